@@ -1,0 +1,20 @@
+//! The dispatch table of kernels: the contract, the registry and the backends.
+//!
+//! A backend is listed by being linked. `README.md` beside this crate says how to add one.
+
+mod backend;
+mod features;
+pub mod matmul;
+pub mod reference_backend;
+mod registry;
+pub mod table;
+mod tile;
+
+pub use backend::{Backend, Refusal, Registration};
+pub use features::CpuFeatures;
+#[doc(hidden)]
+pub use inventory;
+pub use registry::{Registry, Runnable};
+pub use rml_kernels_ref as reference;
+pub use table::KernelTable;
+pub use tile::TileMut;

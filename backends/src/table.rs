@@ -1,0 +1,100 @@
+//! The dispatch table: one slot for each line of the forward pass.
+//!
+//! It starts complete with the reference kernels; each backend overwrites what it improves, and every slot knows its owner.
+
+use rml_kernels_ref::activation::Q8RowMut;
+use rml_kernels_ref::format::Format;
+use rml_kernels_ref::kv::{AttendSpan, SpanState};
+
+use crate::matmul::MatmulKernel;
+
+/// A kernel and the backend it came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<F> {
+    owner: &'static str,
+    kernel: F,
+}
+
+impl<F: Copy> Slot<F> {
+    /// A slot filled by `owner`.
+    pub fn new(owner: &'static str, kernel: F) -> Self {
+        Slot { owner, kernel }
+    }
+
+    /// The backend that filled it.
+    pub fn owner(&self) -> &'static str {
+        self.owner
+    }
+
+    /// The kernel.
+    pub fn get(&self) -> F {
+        self.kernel
+    }
+
+    /// Takes the slot.
+    pub fn put(&mut self, owner: &'static str, kernel: F) {
+        *self = Slot { owner, kernel };
+    }
+}
+
+/// Widens a row of weights as stored (`format`) to f32: an embedding. `out` is (k).
+pub type EmbedRow = fn(format: Format, row: &[u8], out: &mut [f32]);
+/// `out = x / sqrt(mean(x^2) + eps) * weight`, one row. All (k).
+pub type RmsNorm = fn(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]);
+/// Quantizes one row of activations. `x` is (k).
+pub type Quantize = fn(x: &[f32], out: &mut Q8RowMut<'_>);
+/// Rotates pairs within each head of one token, in place: `x` is (h, d), `cos` and `sin` are (n_rot / 2).
+pub type Rope = fn(x: &mut [f32], d: usize, cos: &[f32], sin: &[f32]);
+/// Attention of one span of keys, see [`AttendSpan`].
+pub type Attend = fn(span: &AttendSpan<'_>, state: &mut SpanState<'_>);
+/// `x = exp(x - max x) / sum`, in place. (n)
+pub type Softmax = fn(x: &mut [f32]);
+/// `gate = act(gate) * up`, in place. Both (n).
+pub type GatedActivation = fn(gate: &mut [f32], up: &[f32]);
+/// `acc += x`. Both (n).
+pub type Add = fn(acc: &mut [f32], x: &[f32]);
+
+/// Every kernel of one choice of backends.
+#[derive(Clone, Debug)]
+pub struct KernelTable {
+    /// Embedding row.
+    pub embed_row: Slot<EmbedRow>,
+    /// RMS norm.
+    pub rms_norm: Slot<RmsNorm>,
+    /// Activation quantization.
+    pub quantize: Slot<Quantize>,
+    /// Rotary embedding of adjacent pairs `(2j, 2j + 1)`.
+    pub rope_pairs: Slot<Rope>,
+    /// Rotary embedding of halves `(j, j + n_rot / 2)`.
+    pub rope_halves: Slot<Rope>,
+    /// Attention.
+    pub attend: Slot<Attend>,
+    /// Softmax.
+    pub softmax: Slot<Softmax>,
+    /// `silu(gate) * up`.
+    pub silu_mul: Slot<GatedActivation>,
+    /// `gelu(gate) * up`, tanh form.
+    pub gelu_mul: Slot<GatedActivation>,
+    /// Residual addition.
+    pub add: Slot<Add>,
+    matmul: [Vec<(&'static str, &'static dyn MatmulKernel)>; Format::ALL.len()], // by format: owner and kernel, in order of installation
+}
+
+impl KernelTable {
+    /// A table whose every slot is the reference kernel.
+    pub fn reference() -> Self {
+        crate::reference_backend::table()
+    }
+
+    /// Offers a matrix product; the newest for a format stands last.
+    pub fn put_matmul(&mut self, owner: &'static str, kernel: &'static dyn MatmulKernel) {
+        let row = &mut self.matmul[kernel.format() as usize];
+        row.retain(|(_, other)| other.id() != kernel.id());
+        row.push((owner, kernel));
+    }
+
+    /// The products offered for `format`, each with its owner, the reference first.
+    pub fn matmul(&self, format: Format) -> &[(&'static str, &'static dyn MatmulKernel)] {
+        &self.matmul[format as usize]
+    }
+}

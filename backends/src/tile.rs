@@ -1,0 +1,68 @@
+//! A rectangle of a row-major matrix, to be written by one thread.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// Columns `cols` of `m` rows of a matrix whose rows are `stride` long.
+///
+/// Tiles of one matrix that do not overlap may be written by different threads at once.
+#[derive(Debug)]
+pub struct TileMut<'a> {
+    start: *mut f32, // row 0, column cols.start
+    stride: usize,
+    m: usize,
+    cols: Range<usize>,
+    matrix: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a tile is an exclusive borrow of its cells (the constructors see to it), so it moves between threads as `&mut` does.
+unsafe impl Send for TileMut<'_> {}
+
+impl<'a> TileMut<'a> {
+    /// The whole of a matrix of `m` rows and `n` columns.
+    ///
+    /// # Panics
+    /// If `matrix` is not `m * n` long.
+    pub fn whole(matrix: &'a mut [f32], m: usize, n: usize) -> Self {
+        assert_eq!(matrix.len(), m * n, "a tile of {m} x {n}");
+        TileMut { start: matrix.as_mut_ptr(), stride: n, m, cols: 0..n, matrix: PhantomData }
+    }
+
+    /// Rows `rows`, columns `cols` of a matrix that starts at `matrix` and whose rows are `stride` long.
+    ///
+    /// # Safety
+    /// The cells must be valid for `'a`, and nothing else may read or write them while the tile lives.
+    pub unsafe fn part(matrix: *mut f32, stride: usize, rows: Range<usize>, cols: Range<usize>) -> Self {
+        debug_assert!(cols.end <= stride || rows.len() <= 1);
+        // SAFETY: the caller vouches for the cells, so the address of the first is within the matrix.
+        let start = unsafe { matrix.add(rows.start * stride + cols.start) };
+        TileMut { start, stride, m: rows.len(), cols, matrix: PhantomData }
+    }
+
+    /// Rows (tokens).
+    pub fn m(&self) -> usize {
+        self.m
+    }
+
+    /// Which columns of the matrix this is: for a product, the rows of the weights.
+    pub fn cols(&self) -> Range<usize> {
+        self.cols.clone()
+    }
+
+    /// Distance of two rows, in numbers.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Address of row 0, for kernels that write whole vectors.
+    pub fn as_mut_ptr(&mut self) -> *mut f32 {
+        self.start
+    }
+
+    /// Row `i`. (cols)
+    pub fn row(&mut self, i: usize) -> &mut [f32] {
+        assert!(i < self.m, "row {i} of a tile of {}", self.m);
+        // SAFETY: within the tile by the assertion; exclusive as the tile is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.cols.len()) }
+    }
+}

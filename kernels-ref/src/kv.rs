@@ -1,0 +1,79 @@
+//! Layout of the key-value cache of one head, shared by every backend.
+//!
+//! Keys stand in panels of 16 positions, so that one vector holds the scores of 16 keys: key `t`, component `j` is at
+//! `((t / 16) * d + j) * 16 + t % 16`. Values stand a row a position: value `t`, component `j` is at `t * d + j`.
+
+use half::f16;
+
+/// Positions in a panel of keys.
+pub const KEY_PANEL: usize = 16;
+/// Keys that share one maximum: the unit in which attention walks the cache.
+pub const KEY_BLOCK: usize = 64;
+/// Keys folded in order before spans are merged in order: the unit that threads may share out.
+pub const KEY_SPAN: usize = 512;
+
+/// Type of the numbers in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KvType {
+    /// IEEE half, the default.
+    F16,
+    /// 32-bit float.
+    F32,
+}
+
+/// The cache of one key-value head, for a capacity of `c` positions (a multiple of [`KEY_PANEL`]).
+#[derive(Clone, Copy, Debug)]
+pub enum KvHead<'a> {
+    /// Keys (c / 16, d, 16) and values (c, d).
+    F16 {
+        /// Keys in panels.
+        k: &'a [f16],
+        /// Values in rows.
+        v: &'a [f16],
+    },
+    /// Keys (c / 16, d, 16) and values (c, d).
+    F32 {
+        /// Keys in panels.
+        k: &'a [f32],
+        /// Values in rows.
+        v: &'a [f32],
+    },
+}
+
+/// One span of keys attended by `m` tokens and the `g` query heads that share a key-value head.
+///
+/// Token `i` stands at position `first + i` and sees the keys `t` with `t <= first + i` and `t + window > first + i`.
+#[derive(Clone, Copy, Debug)]
+pub struct AttendSpan<'a> {
+    /// Queries: token `i`, head `h` at `i * q_stride + h * d`. ((m - 1) * q_stride + g * d or more)
+    pub q: &'a [f32],
+    /// Distance of two tokens in `q`.
+    pub q_stride: usize,
+    /// Tokens.
+    pub m: usize,
+    /// Query heads.
+    pub g: usize,
+    /// Head size.
+    pub d: usize,
+    /// The cache of the head.
+    pub kv: KvHead<'a>,
+    /// Position of token 0.
+    pub first: usize,
+    /// How many positions back a token sees, itself included; `usize::MAX` for all.
+    pub window: usize,
+    /// Which span: keys `span * KEY_SPAN ..` up to the next.
+    pub span: usize,
+    /// What scores are multiplied with, usually `1 / sqrt(d)`.
+    pub scale: f32,
+}
+
+/// What a span yields for every row `r = i * g + h`, relative to the maximum score it saw.
+#[derive(Debug)]
+pub struct SpanState<'a> {
+    /// Sum of `exp(score - max) * v`. (m * g, d)
+    pub out: &'a mut [f32],
+    /// Largest score, `-inf` where no key of the span is seen. (m * g)
+    pub max: &'a mut [f32],
+    /// Sum of `exp(score - max)`, 0 where no key is seen. (m * g)
+    pub sum: &'a mut [f32],
+}

@@ -1,0 +1,10 @@
+//! What each operation of a language model means, as plain functions on slices.
+//!
+//! Nothing here is unsafe and nothing knows of dispatch: an operation can be read here, run under an interpreter and
+//! trusted on its own. The invariant is reproducibility: f32 operations are defined on 16 virtual lanes with fused
+//! multiply-add and a fixed reduction tree, integer sums are exact, so any backend can give the same bits.
+#![forbid(unsafe_code)]
+
+pub mod activation;
+pub mod format;
+pub mod kv;
