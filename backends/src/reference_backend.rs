@@ -1,6 +1,15 @@
 //! The backend `ref`: the kernels of `rml-kernels-ref`, registered like any other.
 
-use crate::{Backend, CpuFeatures, KernelTable, Refusal};
+use rml_kernels_ref::activation::{ActivationKind, Activations};
+use rml_kernels_ref::format::Format;
+use rml_kernels_ref::matmul::{Output, matmul};
+use rml_kernels_ref::{attention, dequantize, gate, norm, quantize, rope, softmax};
+
+use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::table::Slot;
+use crate::{Backend, CpuFeatures, KernelTable, Refusal, TileMut};
+
+const NAME: &str = "ref";
 
 /// The reference backend.
 #[derive(Debug)]
@@ -10,7 +19,7 @@ crate::register!(Ref);
 
 impl Backend for Ref {
     fn name(&self) -> &'static str {
-        "ref"
+        NAME
     }
 
     fn rank(&self) -> u32 {
@@ -26,6 +35,80 @@ impl Backend for Ref {
     }
 }
 
-pub(crate) fn table() -> KernelTable {
-    unreachable!("written by the kernels-ref work")
+impl KernelTable {
+    /// A table whose every slot is the reference kernel.
+    pub fn reference() -> Self {
+        KernelTable {
+            embed_row: Slot::new(NAME, dequantize::dequantize_row),
+            rms_norm: Slot::new(NAME, norm::rms_norm),
+            quantize: Slot::new(NAME, quantize::quantize),
+            rope_pairs: Slot::new(NAME, rope::rope_pairs),
+            rope_halves: Slot::new(NAME, rope::rope_halves),
+            attend: Slot::new(NAME, attention::attend),
+            softmax: Slot::new(NAME, softmax::softmax),
+            silu_mul: Slot::new(NAME, gate::silu_mul),
+            gelu_mul: Slot::new(NAME, gate::gelu_mul),
+            add: Slot::new(NAME, gate::add),
+            matmul: std::array::from_fn(|i| vec![(NAME, &MATMUL[i] as &dyn MatmulKernel)]),
+        }
+    }
+}
+
+/// The reference product for a format: weights in place.
+#[derive(Debug)]
+struct InPlace {
+    format: Format,
+    id: &'static str,
+}
+
+/// In the order of [`Format::ALL`].
+static MATMUL: [InPlace; Format::ALL.len()] = [
+    InPlace { format: Format::F32, id: "ref:f32·f32:1x1" },
+    InPlace { format: Format::F16, id: "ref:f16·f32:1x1" },
+    InPlace { format: Format::BF16, id: "ref:bf16·f32:1x1" },
+    InPlace { format: Format::Q4_0, id: "ref:q4_0·q8:1x1" },
+    InPlace { format: Format::Q4_1, id: "ref:q4_1·q8:1x1" },
+    InPlace { format: Format::Q5_0, id: "ref:q5_0·q8:1x1" },
+    InPlace { format: Format::Q5_1, id: "ref:q5_1·q8:1x1" },
+    InPlace { format: Format::Q8_0, id: "ref:q8_0·q8:1x1" },
+    InPlace { format: Format::Q2_K, id: "ref:q2_k·q8:1x1" },
+    InPlace { format: Format::Q3_K, id: "ref:q3_k·q8:1x1" },
+    InPlace { format: Format::Q4_K, id: "ref:q4_k·q8:1x1" },
+    InPlace { format: Format::Q5_K, id: "ref:q5_k·q8:1x1" },
+    InPlace { format: Format::Q6_K, id: "ref:q6_k·q8:1x1" },
+];
+
+impl MatmulKernel for InPlace {
+    fn id(&self) -> &'static str {
+        self.id
+    }
+
+    fn format(&self) -> Format {
+        self.format
+    }
+
+    fn activation(&self) -> ActivationKind {
+        if self.format.is_float() { ActivationKind::F32 } else { ActivationKind::Q8 }
+    }
+
+    fn layout(&self, _: usize, k: usize) -> Result<PackedLayout, Refusal> {
+        match self.format.row_bytes(k) {
+            Some(panel_bytes) => Ok(PackedLayout { panel_rows: 1, panel_bytes, in_place: true }),
+            None => Err(Refusal::new(format!("{k} columns are not whole blocks of {}", self.format.block_len()))),
+        }
+    }
+
+    fn pack_panel(&self, _: &[u8], _: usize, _: usize, _: &mut [u8]) {
+        // In place: never called.
+    }
+
+    fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
+        matmul(self.format, w.bytes, out.cols(), x, out);
+    }
+}
+
+impl Output for TileMut<'_> {
+    fn row(&mut self, i: usize) -> &mut [f32] {
+        TileMut::row(self, i)
+    }
 }

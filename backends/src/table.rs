@@ -77,15 +77,10 @@ pub struct KernelTable {
     pub gelu_mul: Slot<GatedActivation>,
     /// Residual addition.
     pub add: Slot<Add>,
-    matmul: [Vec<(&'static str, &'static dyn MatmulKernel)>; Format::ALL.len()], // by format: owner and kernel, in order of installation
+    pub(crate) matmul: [Vec<(&'static str, &'static dyn MatmulKernel)>; Format::ALL.len()], // by format: owner and kernel, in order of installation
 }
 
 impl KernelTable {
-    /// A table whose every slot is the reference kernel.
-    pub fn reference() -> Self {
-        crate::reference_backend::table()
-    }
-
     /// Offers a matrix product; the newest for a format stands last.
     pub fn put_matmul(&mut self, owner: &'static str, kernel: &'static dyn MatmulKernel) {
         let row = &mut self.matmul[kernel.format() as usize];
@@ -96,5 +91,26 @@ impl KernelTable {
     /// The products offered for `format`, each with its owner, the reference first.
     pub fn matmul(&self, format: Format) -> &[(&'static str, &'static dyn MatmulKernel)] {
         &self.matmul[format as usize]
+    }
+
+    /// Takes one slot, by the name of its field, from another table; `matmul` stands for all products.
+    ///
+    /// # Errors
+    /// If there is no slot of that name: a text that lists those there are.
+    pub fn take_slot(&mut self, slot: &str, from: &KernelTable) -> Result<(), crate::Refusal> {
+        macro_rules! take {
+            ($($name:ident),*) => {
+                match slot {
+                    $(stringify!($name) => self.$name = from.$name,)*
+                    "matmul" => self.matmul = from.matmul.clone(),
+                    _ => {
+                        let names = [$(stringify!($name)),*, "matmul"].join(", ");
+                        return Err(crate::Refusal::new(format!("there is no operation {slot:?}; there are {names}")));
+                    }
+                }
+            };
+        }
+        take!(embed_row, rms_norm, quantize, rope_pairs, rope_halves, attend, softmax, silu_mul, gelu_mul, add);
+        Ok(())
     }
 }

@@ -77,3 +77,32 @@ pub struct SpanState<'a> {
     /// Sum of `exp(score - max)`, 0 where no key is seen. (m * g)
     pub sum: &'a mut [f32],
 }
+
+/// [`KvHead`], to be written.
+#[derive(Debug)]
+pub enum KvHeadMut<'a> {
+    /// As [`KvHead::F16`].
+    F16 {
+        /// Keys in panels.
+        k: &'a mut [f16],
+        /// Values in rows.
+        v: &'a mut [f16],
+    },
+    /// As [`KvHead::F32`].
+    F32 {
+        /// Keys in panels.
+        k: &'a mut [f32],
+        /// Values in rows.
+        v: &'a mut [f32],
+    },
+}
+
+impl<'a> KvHeadMut<'a> {
+    /// The cache, to be read.
+    pub fn into_shared(self) -> KvHead<'a> {
+        match self {
+            KvHeadMut::F16 { k, v } => KvHead::F16 { k, v },
+            KvHeadMut::F32 { k, v } => KvHead::F32 { k, v },
+        }
+    }
+}

@@ -6,5 +6,17 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+pub mod attention;
+pub mod blocks;
+pub mod dequantize;
+pub mod exp;
 pub mod format;
+pub mod gate;
 pub mod kv;
+pub mod lanes;
+pub mod matmul;
+pub mod norm;
+pub mod quantize;
+pub mod rope;
+pub mod sampling;
+pub mod softmax;

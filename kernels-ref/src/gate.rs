@@ -1,0 +1,59 @@
+//! Gated activations and the residual addition.
+
+use crate::exp::exp;
+
+/// `x * sigmoid(x)`, as `x / (1 + exp(-x))`.
+pub fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
+/// The Gaussian error unit in its tanh form (Hendrycks and Gimpel 2016, arXiv 1606.08415).
+///
+/// `x * sigmoid(2 u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, which equals `x (1 + tanh u) / 2`.
+pub fn gelu(x: f32) -> f32 {
+    /// `2 sqrt(2 / pi)`.
+    const SCALE: f32 = 1.595_769_1;
+    let u = (x * x * x).mul_add(0.044_715, x) * SCALE;
+    x / (1.0 + exp(-u))
+}
+
+/// `gate = silu(gate) * up`, element by element. Both (n).
+pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "silu_mul");
+    for (gate, &up) in gate.iter_mut().zip(up) {
+        *gate = silu(*gate) * up;
+    }
+}
+
+/// `gate = gelu(gate) * up`, element by element. Both (n).
+pub fn gelu_mul(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "gelu_mul");
+    for (gate, &up) in gate.iter_mut().zip(up) {
+        *gate = gelu(*gate) * up;
+    }
+}
+
+/// `acc += x`, element by element. Both (n).
+pub fn add(acc: &mut [f32], x: &[f32]) {
+    assert_eq!(acc.len(), x.len(), "add");
+    for (acc, &x) in acc.iter_mut().zip(x) {
+        *acc += x;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn against_f64() {
+        for i in -2000..=2000 {
+            let x = i as f32 / 100.0;
+            let y = f64::from(x);
+            let want = y / (1.0 + (-y).exp());
+            assert!((f64::from(silu(x)) - want).abs() <= 4e-7 * y.abs(), "silu({x})");
+            let want = 0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y.powi(3))).tanh());
+            assert!((f64::from(gelu(x)) - want).abs() <= 2e-6 * y.abs() + 1e-12, "gelu({x}) = {} not {want}", gelu(x));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Matrix products: weights as stored times activations.
+//!
+//! An output is accumulated over `k` in ascending order by one accumulator, so it does not depend on which rows or tokens
+//! are computed together.
+
+use std::ops::Range;
+
+use crate::activation::{ActivationData, Activations, Q8, Q8_BLOCK};
+use crate::blocks::{Block, Shape};
+use crate::dequantize::dequantize_row;
+use crate::format::Format;
+
+/// Where a product goes: rows of numbers, one for each token.
+pub trait Output {
+    /// Row `i`, for token `i`.
+    fn row(&mut self, i: usize) -> &mut [f32];
+}
+
+impl Output for [Vec<f32>] {
+    fn row(&mut self, i: usize) -> &mut [f32] {
+        &mut self[i]
+    }
+}
+
+/// Tokens that are multiplied with a block once it is decoded.
+const TOKENS: usize = 16;
+
+/// `out[i][r - rows.start] = sum over k of w[r][k] * x[i][k]` for `r` in `rows`.
+///
+/// - Formula: floats: `acc = fma(w[k], x[k], acc)`. Quantized, a block of 32 at a time: `s` the exact sum of products of
+///   whole numbers (each half times its whole scale, for grouped shapes), `acc = fma(scale * x_scale, s, acc)`, then with a
+///   minimum `acc = fma(min, x_scaled_sum, acc)`, or `acc = fma(-(dmin * x_scale), whole minima times x_sum, acc)`.
+/// - Shapes: `weights` holds rows of `x.k` weights in `format`; `out` has `x.m` rows of `rows.len()`.
+/// - Requires: f32 activations for float formats, [`Q8`] for quantized ones.
+/// - Numerics: `k` ascending, one accumulator an output, integer sums exact.
+/// - Cost: `2 m n k` operations; weights are decoded once for 16 tokens.
+pub fn matmul(format: Format, weights: &[u8], rows: Range<usize>, x: &Activations<'_>, out: &mut (impl Output + ?Sized)) {
+    let row_bytes = format.row_bytes(x.k).expect("k is a multiple of the block");
+    for (c, r) in rows.enumerate() {
+        let row = &weights[r * row_bytes..][..row_bytes];
+        let mut first = 0;
+        while first < x.m {
+            let m = TOKENS.min(x.m - first);
+            let mut acc = [0.0_f32; TOKENS];
+            match x.data {
+                ActivationData::F32(x_rows) => float_row(format, row, &x_rows[first * x.k..][..m * x.k], x.k, &mut acc[..m]),
+                ActivationData::Q8(q8) => quantized_row(format, row, &q8, first, x.k, &mut acc[..m]),
+            }
+            for (i, acc) in acc[..m].iter().enumerate() {
+                out.row(first + i)[c] = *acc;
+            }
+            first += m;
+        }
+    }
+}
+
+fn float_row(format: Format, row: &[u8], x: &[f32], k: usize, acc: &mut [f32]) {
+    assert!(format.is_float(), "{format} takes quantized activations");
+    const PIECE: usize = 64;
+    let mut w = [0.0_f32; PIECE];
+    for (piece, bytes) in row.chunks(PIECE * format.block_bytes()).enumerate() {
+        let w = &mut w[..bytes.len() / format.block_bytes()];
+        dequantize_row(format, bytes, w);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            let x = &x[i * k + piece * PIECE..][..w.len()];
+            *acc = w.iter().zip(x).fold(*acc, |acc, (w, &x)| w.mul_add(x, acc));
+        }
+    }
+}
+
+fn quantized_row(format: Format, row: &[u8], x: &Q8<'_>, first: usize, k: usize, acc: &mut [f32]) {
+    let mut block = Block::default();
+    let per_block = format.block_len() / Q8_BLOCK;
+    for (b, bytes) in row.chunks_exact(format.block_bytes()).enumerate() {
+        let shape = block.read(format, bytes);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            let x = x.row(first + i, k);
+            for j in 0..per_block {
+                let at = b * per_block + j; // block of activations
+                let (scale, sums) = (x.scale[at], &x.sum[2 * at..][..2]);
+                let s = half_sums(&block.q[j * Q8_BLOCK..][..Q8_BLOCK], &x.q[at * Q8_BLOCK..][..Q8_BLOCK]);
+                let s = match shape {
+                    Shape::Scaled | Shape::ScaledMin => s[0] + s[1],
+                    Shape::Grouped | Shape::GroupedMin => weighted(block.group[2 * j..][..2].iter().map(|&g| i32::from(g)), s),
+                };
+                *acc = (block.scale[j] * scale).mul_add(s as f32, *acc);
+                match shape {
+                    Shape::Scaled | Shape::Grouped => {}
+                    Shape::ScaledMin => *acc = block.min[j].mul_add(x.scaled_sum[at], *acc),
+                    Shape::GroupedMin => {
+                        let minima = block.group_min[2 * j..][..2].iter().map(|&g| i32::from(g));
+                        let s = weighted(minima, [sums[0].into(), sums[1].into()]);
+                        *acc = (-(block.dmin * scale)).mul_add(s as f32, *acc);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn weighted(weights: impl Iterator<Item = i32>, s: [i32; 2]) -> i32 {
+    weights.zip(s).map(|(w, s)| w * s).sum()
+}
+
+/// Sums of products of the two halves of 32 numbers.
+fn half_sums(w: &[i8], x: &[i8]) -> [i32; 2] {
+    let sum = |w: &[i8], x: &[i8]| w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
+    [sum(&w[..16], &x[..16]), sum(&w[16..], &x[16..])]
+}
