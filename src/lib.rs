@@ -1,9 +1,12 @@
 //! Language models on the CPU: fast, and reproducible to the bit.
 #![deny(unsafe_code)]
 
+pub mod decode;
 mod error;
+pub mod exec;
 pub mod generate;
 pub mod model;
 pub mod text;
 
 pub use error::{Error, Result};
+pub use model::{LoadOptions, Model};

@@ -1,1 +1,14 @@
-//! To be written.
+//! Model files and what they hold: GGUF, the configuration, the tensors, the weights as the kernels take them.
+
+mod config;
+mod families;
+pub mod gguf;
+mod load;
+mod tensors;
+pub(crate) mod weights;
+
+pub use config::{Config, Rope};
+pub use families::{FAMILIES, Family, RopeStyle};
+pub use gguf::Gguf;
+pub use load::{LoadOptions, Model, registry};
+pub use tensors::{LayerTensors, Tensors};

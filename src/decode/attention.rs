@@ -1,0 +1,222 @@
+//! The attention of one layer: rotate, append to the cache, attend.
+//!
+//! Keys are walked in spans of [`KEY_SPAN`] at absolute positions, each folded on its own and then merged in order, so the
+//! result does not depend on how tokens or spans are shared out among threads.
+
+use rml_backends::{KernelTable, TileMut};
+use rml_kernels_ref::attention::{append, finish, merge_spans};
+use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState};
+
+use super::kv::{KvCache, head_mut};
+use crate::exec::{Arena, Chunks, Pass, Tiles};
+use crate::model::{Config, RopeStyle};
+
+/// Tokens that one task of prefill attends for.
+const TOKENS: usize = 16;
+
+/// Angles of the positions of a pass. (m, n_rot / 2)
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Angles<'a> {
+    pub(super) cos: &'a [f32],
+    pub(super) sin: &'a [f32],
+    pub(super) half: usize,
+}
+
+/// Room for span states: one for each task at once, of `rows` rows.
+#[derive(Debug)]
+pub(super) struct States<'a> {
+    out: &'a mut [f32],
+    max: &'a mut [f32],
+    sum: &'a mut [f32],
+}
+
+impl<'a> States<'a> {
+    pub(super) fn new(arena: &'a Arena, rows: usize, d: usize) -> Self {
+        States { out: arena.slice(rows * d), max: arena.slice(rows), sum: arena.slice(rows) }
+    }
+
+    fn first(&mut self, rows: usize, d: usize) -> SpanState<'_> {
+        SpanState { out: &mut self.out[..rows * d], max: &mut self.max[..rows], sum: &mut self.sum[..rows] }
+    }
+}
+
+/// What each thread keeps while it attends: the state of all spans so far, and of the one at hand.
+#[derive(Debug)]
+pub(super) struct AttendScratch<'a> {
+    so_far: States<'a>,
+    span: States<'a>,
+}
+
+impl<'a> AttendScratch<'a> {
+    pub(super) fn new(arena: &'a Arena, config: &Config, m: usize) -> Self {
+        let rows = m.min(TOKENS) * config.group();
+        AttendScratch { so_far: States::new(arena, rows, config.d_head), span: States::new(arena, rows, config.d_head) }
+    }
+}
+
+/// Partial states of a single token whose spans are shared out: one for each KV head and span.
+#[derive(Debug)]
+pub(super) struct Partials<'a>(States<'a>);
+
+impl<'a> Partials<'a> {
+    pub(super) fn new(arena: &'a Arena, config: &Config, capacity: usize) -> Self {
+        let spans = capacity.div_ceil(KEY_SPAN);
+        let rows = if spans > 1 { spans * config.n_heads } else { 0 };
+        Partials(States::new(arena, rows, config.d_head))
+    }
+}
+
+/// One layer's attention over `m` new tokens.
+pub(super) struct Layer<'a> {
+    pub(super) table: &'a KernelTable,
+    pub(super) config: &'a Config,
+    pub(super) layer: usize,
+    pub(super) m: usize,
+    pub(super) first: usize, // position of the first new token
+    pub(super) angles: Angles<'a>,
+}
+
+impl Layer<'_> {
+    /// Rotates queries and keys, appends keys and values, attends. `q` (m, heads * d) and `k` (m, kv_heads * d) are rotated
+    /// in place; the result goes to `out` (m, heads * d).
+    #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
+    pub(super) fn run(
+        &self,
+        pass: &mut Pass<'_>,
+        cache: &mut KvCache,
+        (q, k, v): (&mut [f32], &mut [f32], &[f32]),
+        scratch: &mut [AttendScratch<'_>],
+        partials: &mut Partials<'_>,
+        out: &mut [f32],
+    ) {
+        let Config { d_head: d, n_heads, n_kv_heads, .. } = *self.config;
+        let (m, g, kind) = (self.m, self.config.group(), cache.kind());
+        let n_spans = (self.first + m).div_ceil(KEY_SPAN);
+        let heads = cache.heads_mut(self.layer);
+        let q_tiles = Tiles::columns(&mut q[..m * n_heads * d], (m, n_heads * d), g * d);
+        let k_tiles = Tiles::columns(&mut k[..m * n_kv_heads * d], (m, n_kv_heads * d), d);
+        // One token over one span: a head is rotated, appended and attended by one task.
+        if m == 1 && n_spans == 1 {
+            let out = Tiles::columns(&mut out[..n_heads * d], (1, n_heads * d), g * d);
+            pass.each_with(scratch, ((q_tiles, k_tiles), heads, out), |scratch, h, ((mut q, mut k), (keys, values), mut out)| {
+                self.rotate_and_append(h, &mut q, &mut k, v, kind, (&mut *keys, &mut *values));
+                let kv = head_mut(kind, keys, values).into_shared();
+                let queries = self.query(q.row(0), g * d, 1, self.first, kv);
+                self.attend(&queries, 0..1, scratch, &mut out);
+            });
+            return;
+        }
+        pass.each((q_tiles, k_tiles, heads), |_, h, (mut q, mut k, (keys, values))| {
+            self.rotate_and_append(h, &mut q, &mut k, v, kind, (keys, values));
+        });
+        let (q, cache) = (&*q, &*cache);
+        if m == 1 {
+            self.attend_shared_out(pass, cache, q, n_spans, partials, out);
+            return;
+        }
+        let down = m.div_ceil(TOKENS);
+        let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), (TOKENS, g * d));
+        pass.each_with(scratch, tiles, |scratch, i, mut out| {
+            let (h, t) = (i / down, i % down * TOKENS);
+            let queries = self.query(&q[t * n_heads * d + h * g * d..], n_heads * d, out.m(), self.first + t, cache.head(self.layer, h));
+            let last = (queries.first + queries.m - 1) / KEY_SPAN;
+            let first = self.config.window.map_or(0, |w| (queries.first + 1).saturating_sub(w) / KEY_SPAN);
+            self.attend(&queries, first..last + 1, scratch, &mut out);
+        });
+    }
+
+    fn rotate_and_append(
+        &self,
+        h: usize,
+        q: &mut TileMut<'_>,
+        k: &mut TileMut<'_>,
+        v: &[f32],
+        kind: KvType,
+        (keys, values): (&mut [u8], &mut [u8]),
+    ) {
+        let Config { d_head: d, n_kv_heads, .. } = *self.config;
+        let rope = match self.config.rope.style {
+            RopeStyle::Pairs => self.table.rope_pairs.get(),
+            RopeStyle::Halves => self.table.rope_halves.get(),
+        };
+        let mut kv = head_mut(kind, keys, values);
+        let half = self.angles.half;
+        for i in 0..self.m {
+            let (cos, sin) = (&self.angles.cos[i * half..][..half], &self.angles.sin[i * half..][..half]);
+            rope(q.row(i), d, cos, sin);
+            rope(k.row(i), d, cos, sin);
+            append(&mut kv, self.first + i, k.row(i), &v[(i * n_kv_heads + h) * d..][..d]);
+        }
+    }
+
+    fn query<'s>(&self, q: &'s [f32], q_stride: usize, m: usize, first: usize, kv: KvHead<'s>) -> AttendSpan<'s> {
+        AttendSpan {
+            q,
+            q_stride,
+            m,
+            g: self.config.group(),
+            d: self.config.d_head,
+            kv,
+            first,
+            window: self.config.window.unwrap_or(usize::MAX),
+            span: 0,
+            scale: self.config.attention_scale,
+        }
+    }
+
+    /// Attends over `spans` in order and writes the result of each token to its row of `out`.
+    fn attend(&self, queries: &AttendSpan<'_>, spans: std::ops::Range<usize>, scratch: &mut AttendScratch<'_>, out: &mut TileMut<'_>) {
+        let (d, g) = (queries.d, queries.g);
+        let rows = queries.m * g;
+        let attend = self.table.attend.get();
+        let first = spans.start;
+        attend(&AttendSpan { span: first, ..*queries }, &mut scratch.so_far.first(rows, d));
+        for span in spans.skip(1) {
+            attend(&AttendSpan { span, ..*queries }, &mut scratch.span.first(rows, d));
+            merge_spans(&mut scratch.so_far.first(rows, d), &scratch.span.first(rows, d));
+        }
+        finish(&mut scratch.so_far.first(rows, d));
+        for (i, row) in scratch.so_far.out[..rows * d].chunks_exact(g * d).enumerate() {
+            out.row(i).copy_from_slice(row);
+        }
+    }
+
+    /// One token over several spans: a task for each KV head and span, then a merge for each head.
+    fn attend_shared_out(
+        &self,
+        pass: &mut Pass<'_>,
+        cache: &KvCache,
+        q: &[f32],
+        n_spans: usize,
+        partials: &mut Partials<'_>,
+        out: &mut [f32],
+    ) {
+        let Config { d_head: d, n_heads, n_kv_heads, .. } = *self.config;
+        let g = self.config.group();
+        let States { out: po, max, sum } = &mut partials.0;
+        let rows = n_kv_heads * n_spans * g;
+        let parts = (Chunks::new(&mut po[..rows * d], g * d), Chunks::new(&mut max[..rows], g), Chunks::new(&mut sum[..rows], g));
+        pass.each(parts, |_, i, (out, max, sum)| {
+            let (h, span) = (i / n_spans, i % n_spans);
+            let queries = self.query(&q[h * g * d..][..g * d], g * d, 1, self.first, cache.head(self.layer, h));
+            self.table.attend.get()(&AttendSpan { span, ..queries }, &mut SpanState { out, max, sum });
+        });
+        let parts = (
+            Chunks::new(&mut po[..rows * d], n_spans * g * d),
+            Chunks::new(&mut max[..rows], n_spans * g),
+            Chunks::new(&mut sum[..rows], n_spans * g),
+        );
+        let out = Chunks::new(&mut out[..n_heads * d], g * d);
+        pass.each((parts, out), |_, _, ((po, max, sum), out)| {
+            let (o0, o) = po.split_at_mut(g * d);
+            let (m0, m) = max.split_at_mut(g);
+            let (s0, s) = sum.split_at_mut(g);
+            let mut so_far = SpanState { out: o0, max: m0, sum: s0 };
+            for ((out, max), sum) in o.chunks_exact_mut(g * d).zip(m.chunks_exact_mut(g)).zip(s.chunks_exact_mut(g)) {
+                merge_spans(&mut so_far, &SpanState { out, max, sum });
+            }
+            finish(&mut so_far);
+            out.copy_from_slice(so_far.out);
+        });
+    }
+}

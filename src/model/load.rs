@@ -1,0 +1,232 @@
+//! Loading a model: read the file, choose kernels, pack weights.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rml_backends::{CpuFeatures, KernelTable, Registry};
+use rml_kernels_ref::dequantize::dequantize_row;
+use rml_kernels_ref::format::Format;
+use rml_kernels_ref::rope::inverse_frequencies;
+
+use super::config::Config;
+use super::gguf::{Gguf, TensorInfo};
+use super::tensors::Tensors;
+use super::weights::Matrix;
+use crate::exec::Team;
+use crate::exec::choice::{Choice, Request, Sample};
+use crate::text::Tokenizer;
+use crate::{Error, Result};
+
+/// How to load a model.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// A backend's name or `auto`, either followed by `,slot=backend`; `None` takes `RML_BACKEND`, else `auto`.
+    pub backend: Option<String>,
+    /// Threads; 0 for as many as this process may use.
+    pub threads: usize,
+    /// Read the file into memory rather than mapping it: slower, but safe if another program cuts the file short meanwhile.
+    pub no_mmap: bool,
+}
+
+/// A loaded model: immutable, and shared by any number of sessions.
+#[derive(Debug)]
+pub struct Model {
+    file: Gguf,
+    config: Config,
+    choice: Choice,
+    weights: ModelWeights,
+    tokenizer: Tokenizer,
+    team: Team,
+}
+
+/// The weights as the forward pass takes them.
+#[derive(Debug)]
+pub(crate) struct ModelWeights {
+    embedding: (TensorInfo, Format),
+    pub(crate) head: Matrix,               // (n_vocab, d_model)
+    pub(crate) output_norm: Vec<f32>,      // (d_model)
+    pub(crate) rope_frequencies: Vec<f32>, // (n_rot / 2)
+    pub(crate) layers: Vec<LayerWeights>,
+}
+
+/// One layer of [`ModelWeights`].
+#[derive(Debug)]
+pub(crate) struct LayerWeights {
+    pub(crate) attn_norm: Vec<f32>, // (d_model)
+    pub(crate) q: Matrix,           // (heads * d, d_model)
+    pub(crate) k: Matrix,           // (kv_heads * d, d_model)
+    pub(crate) v: Matrix,           // (kv_heads * d, d_model)
+    pub(crate) output: Matrix,      // (d_model, heads * d)
+    pub(crate) ffn_norm: Vec<f32>,  // (d_model)
+    pub(crate) gate: Matrix,        // (d_ff, d_model)
+    pub(crate) up: Matrix,          // (d_ff, d_model)
+    pub(crate) down: Matrix,        // (d_model, d_ff)
+}
+
+impl Model {
+    /// Loads a GGUF file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or run, or the backend asked for is unknown or refuses.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Self> {
+        let registry = registry()?;
+        Self::load_with(path, options, &registry)
+    }
+
+    /// As [`load`](Self::load), with a registry of one's own.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(path: &Path, options: &LoadOptions, registry: &Registry) -> Result<Self> {
+        let request: Request = requested_backend(options.backend.as_deref())?.parse()?;
+        let file = Gguf::open_with(path, options.no_mmap)?;
+        let config = Config::from_gguf(&file)?;
+        let tensors = Tensors::new(&file, &config)?;
+        let team = Team::new(options.threads)?;
+        // Building the tokenizer takes one thread about as long as packing takes the others.
+        let (weights, tokenizer) = std::thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&file));
+            let weights = load_weights(&file, &config, &tensors, registry, &request, &team);
+            (weights, tokenizer.join())
+        });
+        let tokenizer = tokenizer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let (choice, weights) = weights?;
+        if tokenizer.vocab_size() > config.n_vocab {
+            return Err(Error::Malformed {
+                path: path.to_owned(),
+                reason: format!(
+                    "the tokenizer has {} tokens, the embedding only {}; the file is damaged or was converted wrongly",
+                    tokenizer.vocab_size(),
+                    config.n_vocab
+                ),
+            });
+        }
+        Ok(Model { file, config, choice, weights, tokenizer, team })
+    }
+
+    /// Sizes and constants.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The file it came from.
+    pub fn file(&self) -> &Gguf {
+        &self.file
+    }
+
+    /// Its tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Which kernels were chosen, and how they were measured.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Its threads.
+    pub fn team(&self) -> &Team {
+        &self.team
+    }
+
+    pub(crate) fn table(&self) -> &KernelTable {
+        self.choice.table()
+    }
+
+    pub(crate) fn weights(&self) -> &ModelWeights {
+        &self.weights
+    }
+
+    /// The embedding of a token below `n_vocab`. `out` is (d_model).
+    pub(crate) fn embed(&self, id: u32, out: &mut [f32]) {
+        let (tensor, format) = &self.weights.embedding;
+        let row_bytes = tensor.bytes / self.config.n_vocab;
+        self.table().embed_row.get()(*format, &self.file.bytes(tensor)[id as usize * row_bytes..][..row_bytes], out);
+    }
+}
+
+/// The registry of this program on this CPU, less what `RML_DISABLE` takes away.
+///
+/// # Errors
+/// If `RML_DISABLE` names something unknown.
+pub fn registry() -> Result<Registry> {
+    let disable = std::env::var("RML_DISABLE").unwrap_or_default();
+    Ok(Registry::new(CpuFeatures::detect(&disable).map_err(Error::Backend)?))
+}
+
+/// What was asked for: the argument, else `RML_BACKEND`, else `auto`.
+fn requested_backend(argument: Option<&str>) -> Result<String> {
+    match argument {
+        Some(name) => Ok(name.to_owned()),
+        None => match std::env::var("RML_BACKEND") {
+            Ok(name) if !name.is_empty() => Ok(name),
+            Ok(_) | Err(std::env::VarError::NotPresent) => Ok("auto".to_owned()),
+            Err(e) => Err(Error::Backend(format!("RML_BACKEND cannot be read: {e}"))),
+        },
+    }
+}
+
+fn load_weights(
+    file: &Gguf,
+    config: &Config,
+    tensors: &Tensors<'_>,
+    registry: &Registry,
+    request: &Request,
+    team: &Team,
+) -> Result<(Choice, ModelWeights)> {
+    let choice = Choice::new(registry, request, &samples(file, tensors)?, team)?;
+    let mut pass = team.pass();
+    let mut matrix = |t: &TensorInfo| Matrix::load(file, t, &choice, &mut pass);
+    let layers = tensors
+        .layers
+        .iter()
+        .map(|t| {
+            Ok(LayerWeights {
+                attn_norm: floats(file, t.attn_norm)?,
+                q: matrix(t.attn_q)?,
+                k: matrix(t.attn_k)?,
+                v: matrix(t.attn_v)?,
+                output: matrix(t.attn_output)?,
+                ffn_norm: floats(file, t.ffn_norm)?,
+                gate: matrix(t.ffn_gate)?,
+                up: matrix(t.ffn_up)?,
+                down: matrix(t.ffn_down)?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    let embedding = (tensors.token_embd.clone(), file.format(tensors.token_embd)?);
+    let head = matrix(tensors.output.unwrap_or(tensors.token_embd))?;
+    let mut rope_frequencies = inverse_frequencies(config.rope.base, config.rope.n_rot);
+    for f in &mut rope_frequencies {
+        *f /= config.rope.linear;
+    }
+    if let Some(t) = tensors.rope_freqs {
+        for (f, divisor) in rope_frequencies.iter_mut().zip(floats(file, t)?) {
+            *f /= divisor;
+        }
+    }
+    let weights = ModelWeights { embedding, head, output_norm: floats(file, tensors.output_norm)?, rope_frequencies, layers };
+    drop(pass);
+    Ok((choice, weights))
+}
+
+/// The largest matrix of each format.
+fn samples<'a>(file: &'a Gguf, tensors: &Tensors<'a>) -> Result<Vec<Sample<'a>>> {
+    let mut largest: BTreeMap<Format, &TensorInfo> = BTreeMap::new();
+    let head = tensors.output.unwrap_or(tensors.token_embd);
+    let layers = tensors.layers.iter().flat_map(|t| [t.attn_q, t.attn_k, t.attn_v, t.attn_output, t.ffn_gate, t.ffn_up, t.ffn_down]);
+    for t in layers.chain([head]) {
+        let entry = largest.entry(file.format(t)?).or_insert(t);
+        if t.bytes > entry.bytes {
+            *entry = t;
+        }
+    }
+    Ok(largest.into_iter().map(|(format, t)| Sample { format, n: t.shape[1], k: t.shape[0], bytes: file.bytes(t) }).collect())
+}
+
+/// A tensor as f32.
+fn floats(file: &Gguf, tensor: &TensorInfo) -> Result<Vec<f32>> {
+    let mut out = vec![0.0; tensor.n_weights()];
+    dequantize_row(file.format(tensor)?, file.bytes(tensor), &mut out);
+    Ok(out)
+}
