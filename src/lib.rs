@@ -9,4 +9,5 @@ pub mod model;
 pub mod text;
 
 pub use error::{Error, Result};
+pub use generate::{Session, SessionOptions};
 pub use model::{LoadOptions, Model};
