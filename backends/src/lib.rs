@@ -2,6 +2,8 @@
 //!
 //! A backend is listed by being linked. `README.md` beside this crate says how to add one.
 
+#[cfg(target_arch = "x86_64")]
+pub mod avx2;
 mod backend;
 mod features;
 pub mod matmul;

@@ -1,0 +1,76 @@
+//! How a quantized format stands in a panel, and what it yields to the tile loops.
+//!
+//! A panel holds 16 rows. It is a sequence of units, one for each block of the format; a unit holds its quants in
+//! vectors of 64 bytes, 16 rows by 4 columns, a row to a lane, and then its scales, 16 rows side by side. A vector of
+//! packed nibbles (and their further bits) is a *pair*: it yields two groups of 4 columns.
+
+use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
+
+use rml_kernels_ref::format::Format;
+
+use super::head::Head;
+
+/// Rows in a panel.
+pub(super) const ROWS: usize = 16;
+/// Columns that share one activation scale.
+pub(super) const BLOCK: usize = 32;
+/// Most blocks of 32 columns in a unit.
+pub(super) const MAX_UNIT: usize = 8;
+
+/// Room for the heads of one unit.
+pub(super) type Heads<H> = [MaybeUninit<H>; MAX_UNIT];
+
+/// How products of quants and activations are summed before they must be widened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sum {
+    /// Quants are unsigned and small enough for this many pairs (1, 2 or 4) to be added in 16 bits.
+    Pairs(usize),
+    /// Quants are signed bytes; each group is widened at once.
+    Signed,
+}
+
+/// A quantized format as it stands in a panel of 16 rows.
+pub(super) trait Codec: 'static {
+    /// The format, which says how many columns a unit has.
+    const FORMAT: Format;
+    /// See [`Sum`].
+    const SUM: Sum;
+    /// Bytes of a unit: what the 16 rows' blocks take in the file.
+    const UNIT_BYTES: usize = ROWS * Self::FORMAT.block_bytes();
+    /// Blocks of 32 columns in a unit.
+    const UNIT: usize = Self::FORMAT.block_len() / BLOCK;
+    /// Scales of 32 columns.
+    type Head: Head;
+
+    /// The groups of 4 columns that pair `p` yields.
+    fn groups(p: usize) -> [usize; 2];
+
+    /// Packs one block of each row into a unit.
+    ///
+    /// # Safety
+    /// The CPU has the features.
+    unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]);
+
+    /// Quants of pair `p` of block `b`, for rows `8 * half ..` up to the next 8.
+    ///
+    /// # Safety
+    /// `unit` holds a unit; `b < UNIT`, `half < 2`, `p < 4`; the CPU has the features.
+    unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2];
+
+    /// The heads of a unit's blocks, `UNIT` in number, made in `room` unless they stand in the unit.
+    ///
+    /// # Safety
+    /// `unit` holds a unit; the CPU has the features.
+    unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head;
+}
+
+/// Pairs of neighbouring nibble rows: groups `p` and `p + 4`, the order of GGUF's 32-wide blocks.
+pub(super) const fn far_groups(p: usize) -> [usize; 2] {
+    [p, p + 4]
+}
+
+/// Groups `2 p` and `2 p + 1`: a pair stays within 16 columns, for formats that scale 16 at a time.
+pub(super) const fn near_groups(p: usize) -> [usize; 2] {
+    [2 * p, 2 * p + 1]
+}

@@ -1,0 +1,19 @@
+//! Matrix products.
+
+mod codec;
+mod head;
+mod pack;
+mod q4;
+mod q8;
+mod quantized;
+mod staged;
+mod tile;
+
+use crate::matmul::MatmulKernel;
+
+/// Every product of this backend.
+pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
+    &quantized::Quantized::<q4::Q4_0>::new("avx2:q4_0·q8:16x4"),
+    &quantized::Quantized::<q4::Q4_1>::new("avx2:q4_1·q8:16x4"),
+    &quantized::Quantized::<q8::Q8_0>::new("avx2:q8_0·q8:16x4"),
+];

@@ -1,0 +1,50 @@
+//! `Q8_0`: signed bytes for 32 columns.
+
+use std::arch::x86_64::*;
+
+use rml_kernels_ref::format::Format;
+
+use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::head::Scale;
+use super::pack;
+use super::q4::halves;
+
+/// Bytes of a unit's quants.
+const QUANTS: usize = 512;
+
+/// Unit: quants (8 groups, 64), scales (16) as f16.
+pub(super) struct Q8_0;
+
+impl Codec for Q8_0 {
+    const FORMAT: Format = Format::Q8_0;
+    const SUM: Sum = Sum::Signed;
+    type Head = Scale<0>;
+
+    fn groups(p: usize) -> [usize; 2] {
+        far_groups(p)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
+        let (quants, scales) = unit.split_at_mut(QUANTS);
+        for (i, quants) in quants.as_chunks_mut::<256>().0.iter_mut().enumerate() {
+            pack::store_dwords(&rows.map(|row| pack::load(&row[2 + 16 * i..])), quants);
+        }
+        pack::store_halves(rows, 0, scales);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pair(unit: *const u8, _: usize, half: usize, p: usize) -> [__m256i; 2] {
+        // SAFETY: within the unit's quants.
+        far_groups(p).map(|group| unsafe { _mm256_loadu_si256(unit.add(64 * group + 32 * half).cast()) })
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
+        // SAFETY: the scales stand behind the quants.
+        room[0].write(Scale { d: unsafe { halves(unit.add(QUANTS)) } })
+    }
+}
