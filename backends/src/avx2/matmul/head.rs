@@ -2,16 +2,7 @@
 
 use std::arch::x86_64::*;
 
-/// What is known of a token's block of activations besides its quants: each broadcast to all lanes.
-#[derive(Clone, Copy)]
-pub(super) struct TokenBlock {
-    /// Scale.
-    pub(super) scale: __m256,
-    /// Scale times sum.
-    pub(super) scaled_sum: __m256,
-    /// Sums of the two halves, 16 bits each.
-    pub(super) sums: __m256i,
-}
+use super::tokens::TokenBlock;
 
 /// Scales of 16 rows by 32 columns.
 pub(super) trait Head: Copy {

@@ -1,4 +1,8 @@
 //! Matrix products.
+//!
+//! One packed layout serves decode and prefill: panels of 16 rows, a row to a lane ([`codec`]). A few tokens take the
+//! weights as they stream by, many take them unpacked to bytes, a stretch of a panel at a time ([`quantized`]); both run the
+//! same inner loops ([`tile`]).
 
 mod codec;
 mod head;
@@ -6,8 +10,10 @@ mod pack;
 mod q4;
 mod q8;
 mod quantized;
+mod results;
 mod staged;
 mod tile;
+mod tokens;
 
 use crate::matmul::MatmulKernel;
 

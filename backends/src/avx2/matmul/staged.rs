@@ -2,10 +2,11 @@
 
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use rml_kernels_ref::format::Format;
 
-use super::codec::{BLOCK, Codec, Heads, ROWS, Sum};
+use super::codec::{BLOCK, Codec, Heads, MAX_UNIT, ROWS, Sum};
 
 /// A block of 32 columns, unpacked.
 #[repr(C, align(32))]
@@ -54,18 +55,19 @@ impl<C: Codec> Codec for Staged<C> {
 /// `unit` holds a unit, `dst` has room for the blocks; the CPU has the features.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn unpack<C: Codec>(unit: *const u8, dst: *mut StagedBlock<C::Head>, room: &mut Heads<C::Head>) {
+pub(super) unsafe fn unpack<C: Codec>(unit: *const u8, dst: *mut StagedBlock<C::Head>) {
+    let mut room: Heads<C::Head> = [const { MaybeUninit::uninit() }; MAX_UNIT];
     // SAFETY: the unit's blocks are `C::UNIT` in number, in the unit, in its heads and in `dst`; groups are below 8.
     unsafe {
-        let heads = C::heads(unit, room);
+        let heads = C::heads(unit, &mut room);
         for b in 0..C::UNIT {
             let dst = dst.add(b);
             for p in 0..4 {
                 for half in 0..2 {
                     let quants = C::pair(unit, b, half, p);
-                    for g in 0..2 {
-                        let at = 64 * C::groups(p)[g] + 32 * half;
-                        _mm256_store_si256((&raw mut (*dst).quants).cast::<u8>().add(at).cast(), quants[g]);
+                    for (quants, group) in quants.into_iter().zip(C::groups(p)) {
+                        let at = 64 * group + 32 * half;
+                        _mm256_store_si256((&raw mut (*dst).quants).cast::<u8>().add(at).cast(), quants);
                     }
                 }
             }
