@@ -5,6 +5,7 @@ use rml_backends::matmul::{MatmulKernel, Weights};
 use rml_backends::{CpuFeatures, KernelTable, Registry, TileMut};
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8RowMut};
 use rml_kernels_ref::format::Format;
+use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, SpanState};
 
 fn tables() -> Vec<(&'static str, KernelTable)> {
     let registry = Registry::new(CpuFeatures::detect("").unwrap());
@@ -178,6 +179,37 @@ proptest! {
                     if *owner != "ref" {
                         check_matmul(*kernel, m, n, k, seed, fill, extra).map_err(TestCaseError::fail)?;
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn attention(
+        (m, g, d) in (1usize..20, 1usize..9, 1usize..150),
+        (first, window, half) in (0usize..700, prop_oneof![Just(usize::MAX), 1usize..200], any::<bool>()),
+        (seed, fill, fill_v) in (any::<u64>(), 0u32..7, 0u32..7),
+    ) {
+        let reference = KernelTable::reference();
+        for (name, table) in tables() {
+            let r = &mut Random(seed);
+            let capacity = (first + m).next_multiple_of(16);
+            let q_stride = g * d + seed as usize % 3;
+            let q = r.floats(m * q_stride, fill);
+            let (k, v) = (r.floats(capacity * d, fill), r.floats(capacity * d, fill_v));
+            let (k16, v16): (Vec<_>, Vec<_>) = (k.iter().map(|&x| half::f16::from_f32(x)).collect(), v.iter().map(|&x| half::f16::from_f32(x)).collect());
+            let kv = if half { KvHead::F16 { k: &k16, v: &v16 } } else { KvHead::F32 { k: &k, v: &v } };
+            for span in 0..(first + m).div_ceil(KEY_SPAN) {
+                let span = AttendSpan { q: &q, q_stride, m, g, d, kv, first, window, span, scale: 0.3 };
+                let run = |attend: rml_backends::table::Attend| {
+                    let (mut out, mut max, mut sum) = (vec![f32::NAN; m * g * d], vec![f32::NAN; m * g], vec![f32::NAN; m * g]);
+                    attend(&span, &mut SpanState { out: &mut out, max: &mut max, sum: &mut sum });
+                    (out, max, sum)
+                };
+                let (got, want) = (run(table.attend.get()), run(reference.attend.get()));
+                let what = format!("{name} m {m} g {g} d {d} first {first} window {window} half {half} seed {seed} fill {fill} {fill_v}");
+                for (part, got, want) in [("max", &got.1, &want.1), ("sum", &got.2, &want.2), ("out", &got.0, &want.0)] {
+                    same(got, want).map_err(|e| TestCaseError::fail(format!("{what}: {part}: {e}")))?;
                 }
             }
         }

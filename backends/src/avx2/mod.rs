@@ -5,6 +5,7 @@
 //! `#[target_feature]`. They are private, and [`Avx2::install`] alone hands them out, after it has seen the features in a
 //! [`CpuFeatures`], which lists none that the CPU lacks: that is what every SAFETY comment here calls *installed*.
 
+mod attention;
 mod embed;
 mod exp;
 mod gate;
@@ -41,6 +42,7 @@ impl Backend for Avx2 {
 
     fn install(&self, cpu: &CpuFeatures, table: &mut KernelTable) {
         assert_eq!(cpu.require(&FEATURES), Ok(()), "installed without its features");
+        table.attend.put(NAME, attention::attend);
         table.embed_row.put(NAME, embed::embed_row);
         table.rms_norm.put(NAME, norm::rms_norm);
         table.quantize.put(NAME, quantize::quantize);

@@ -142,15 +142,15 @@ unsafe fn batch<C: Codec>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, ou
     let n_stretches = n_blocks.div_ceil(STAGED_BLOCKS);
     let stretch = n_blocks.div_ceil(n_stretches.max(1)).next_multiple_of(C::UNIT);
     let mut b = 0;
-    while b < n_blocks {
+    // Without any columns there is one empty stretch, which stores zeros.
+    while b < n_blocks || b == 0 {
         let count = stretch.min(n_blocks - b);
         for i in (0..count).step_by(C::UNIT) {
             let unit = &panel[(b + i) / C::UNIT * C::UNIT_BYTES..][..C::UNIT_BYTES];
             // SAFETY: a unit; the stage has room for a stretch.
             unsafe { staged::unpack::<C>(unit.as_ptr(), stage.add(i)) };
         }
-        let mut t = 0;
-        while t < m {
+        for t in (0..m).step_by(BATCH_TOKENS) {
             let part = Part { units: stage.cast::<u8>(), n_units: count, x: x.at(t, b), t, first: b == 0 };
             // SAFETY: `count` blocks are staged, and these tokens and blocks are among the caller's.
             unsafe {
@@ -161,9 +161,8 @@ unsafe fn batch<C: Codec>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, ou
                     _ => part.run::<Staged<C>, 4, 0, 4, false>(out),
                 }
             }
-            t += BATCH_TOKENS;
         }
-        b += count;
+        b += stretch.max(1);
     }
 }
 

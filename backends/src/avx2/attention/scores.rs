@@ -1,0 +1,87 @@
+//! Scores: queries times keys, 16 keys to a panel.
+
+#![allow(clippy::needless_range_loop, reason = "rows, panels and columns index several arrays at once")]
+
+use std::arch::x86_64::*;
+use std::array;
+use std::ops::Range;
+
+use rml_kernels_ref::kv::KEY_PANEL;
+
+use super::block::{Block, Scores};
+use super::crowded;
+use super::element::Element;
+use crate::avx2::lanes::{self, WIDTH};
+
+impl<T: Element> Block<'_, T> {
+    /// Scores of all keys in `panels` of the block.
+    ///
+    /// # Safety
+    /// Each of `q` holds a query, the cache the panels; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn score<const N: usize>(&self, q: &[*const f32; N], panels: Range<usize>, p: &mut [Scores; N]) {
+        let mut panel = panels.start;
+        while panel < panels.end {
+            let left = panels.end - panel;
+            // Enough chains of additions to hide their latency, as few as leave registers for the keys.
+            // SAFETY: the caller's.
+            panel += unsafe {
+                match N {
+                    1 if left >= 4 => self.score_panels::<N, 4>(q, panel, p),
+                    1..=3 if left >= 2 => self.score_panels::<N, 2>(q, panel, p),
+                    _ => self.score_panels::<N, 1>(q, panel, p),
+                }
+            };
+        }
+    }
+
+    /// Scores of `P` panels; returns `P`.
+    ///
+    /// # Safety
+    /// As for [`Block::score`].
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn score_panels<const N: usize, const P: usize>(&self, q: &[*const f32; N], panel: usize, p: &mut [Scores; N]) -> usize {
+        let panel_len = self.d * KEY_PANEL;
+        let k = self.k[(self.start / KEY_PANEL + panel) * panel_len..][..P * panel_len].as_ptr();
+        let mut acc = [[[_mm256_setzero_ps(); 2]; P]; N];
+        for j in 0..self.d {
+            // SAFETY: component `j` of the queries, and of 16 keys of each panel.
+            let (query, key) = unsafe {
+                (
+                    |r: usize| _mm256_broadcast_ss(&*q[r].add(j)),
+                    |i: usize, half| T::load(k.add(i * panel_len + j * KEY_PANEL + half * WIDTH)),
+                )
+            };
+            if P == 1 {
+                let k = [key(0, 0), key(0, 1)];
+                for r in 0..N {
+                    let q = query(r);
+                    for half in 0..2 {
+                        acc[r][0][half] = _mm256_fmadd_ps(q, k[half], acc[r][0][half]);
+                    }
+                }
+            } else {
+                let q: [__m256; N] = array::from_fn(query);
+                for i in 0..P {
+                    for half in 0..2 {
+                        let k = key(i, half);
+                        for r in 0..N {
+                            acc[r][i][half] = crowded::<N>(_mm256_fmadd_ps(q[r], k, acc[r][i][half]));
+                        }
+                    }
+                }
+            }
+        }
+        let scale = _mm256_set1_ps(self.scale);
+        for r in 0..N {
+            for i in 0..P {
+                for half in 0..2 {
+                    lanes::store(_mm256_mul_ps(acc[r][i][half], scale), &mut p[r][(panel + i) * KEY_PANEL + half * WIDTH..]);
+                }
+            }
+        }
+        P
+    }
+}

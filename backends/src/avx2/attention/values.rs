@@ -1,0 +1,138 @@
+//! Values: their sum, each times the exponential of its score.
+
+#![allow(clippy::needless_range_loop, reason = "rows, panels and columns index several arrays at once")]
+
+use std::arch::x86_64::*;
+use std::array;
+
+use rml_kernels_ref::kv::KEY_BLOCK;
+
+use super::Seen;
+use super::block::{Block, Fold, Scores};
+use super::crowded;
+use super::element::Element;
+use crate::avx2::lanes::{self, WIDTH};
+
+impl<T: Element> Block<'_, T> {
+    /// Sums values times `p` over the keys seen, and folds them into `out`. (N, d)
+    ///
+    /// # Safety
+    /// The cache holds the keys seen; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) unsafe fn add_values<const N: usize>(&self, p: &[Scores; N], seen: &[Seen; N], fold: &[Fold; N], out: &mut [f32]) {
+        let mut j = 0;
+        while j < self.d {
+            let left = (self.d - j) / WIDTH;
+            // SAFETY: the caller's; this many registers are left of a row.
+            j += unsafe {
+                match N {
+                    _ if left == 0 => self.add_last_columns(p, seen, fold, j, out),
+                    1 if left >= 8 => self.add_columns::<N, 8>(p, seen, fold, j, out),
+                    1..=3 if left >= 4 => self.add_columns::<N, 4>(p, seen, fold, j, out),
+                    _ if left >= 2 => self.add_columns::<N, 2>(p, seen, fold, j, out),
+                    _ => self.add_columns::<N, 1>(p, seen, fold, j, out),
+                }
+            };
+        }
+    }
+
+    /// [`Block::add_values`] for `C` registers of columns from `j` on; returns how many columns these are.
+    ///
+    /// # Safety
+    /// As for [`Block::add_values`]; `j + 8 C <= d`.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn add_columns<const N: usize, const C: usize>(
+        &self,
+        p: &[Scores; N],
+        seen: &[Seen; N],
+        fold: &[Fold; N],
+        j: usize,
+        out: &mut [f32],
+    ) -> usize {
+        let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
+        // SAFETY: the caller's: key `t` of the block has these columns.
+        let value = |t: usize, c: usize| unsafe { T::load(v.add(t * self.d + c * WIDTH)) };
+        let values = |t: usize| -> [__m256; C] { array::from_fn(|c| value(t, c)) };
+        let mut acc = [[_mm256_setzero_ps(); C]; N];
+        // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
+        let from = seen.iter().fold(0, |from, s| from.max(s.from));
+        let to = seen.iter().fold(KEY_BLOCK, |to, s| to.min(s.to)).max(from);
+        for r in 0..N {
+            for t in seen[r].from..seen[r].to.min(from) {
+                let (v, p) = (values(t), _mm256_set1_ps(p[r][t]));
+                for c in 0..C {
+                    acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
+                }
+            }
+        }
+        for t in from..to {
+            // SAFETY: `to` is at most the length of a block.
+            let weight = |r: usize| _mm256_broadcast_ss(unsafe { p[r].get_unchecked(t) });
+            if C <= 2 {
+                let v = values(t);
+                for r in 0..N {
+                    let p = weight(r);
+                    for c in 0..C {
+                        acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
+                    }
+                }
+            } else {
+                let p: [__m256; N] = array::from_fn(weight);
+                for c in 0..C {
+                    let v = value(t, c);
+                    for r in 0..N {
+                        acc[r][c] = crowded::<N>(_mm256_fmadd_ps(p[r], v, acc[r][c]));
+                    }
+                }
+            }
+        }
+        for r in 0..N {
+            for t in seen[r].from.max(to)..seen[r].to {
+                let (v, p) = (values(t), _mm256_set1_ps(p[r][t]));
+                for c in 0..C {
+                    acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
+                }
+            }
+        }
+        for r in 0..N {
+            for (c, out) in out[r * self.d + j..][..C * WIDTH].as_chunks_mut::<WIDTH>().0.iter_mut().enumerate() {
+                match fold[r] {
+                    Fold::Keep => {}
+                    Fold::Replace => lanes::store(acc[r][c], out),
+                    Fold::Mix(a, b) => {
+                        let scaled = _mm256_mul_ps(acc[r][c], _mm256_set1_ps(b));
+                        lanes::store(_mm256_fmadd_ps(lanes::load(out), _mm256_set1_ps(a), scaled), out);
+                    }
+                }
+            }
+        }
+        C * WIDTH
+    }
+
+    /// [`Block::add_values`] for the columns from `j` on that do not fill a register; returns how many these are.
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn add_last_columns<const N: usize>(
+        &self,
+        p: &[Scores; N],
+        seen: &[Seen; N],
+        fold: &[Fold; N],
+        first: usize,
+        out: &mut [f32],
+    ) -> usize {
+        for r in 0..N {
+            for j in first..self.d {
+                let values = (seen[r].from..seen[r].to).map(|t| (p[r][t], self.v[(self.start + t) * self.d + j].widen()));
+                let sum = values.fold(0.0_f32, |sum, (p, v)| p.mul_add(v, sum));
+                let out = &mut out[r * self.d + j];
+                match fold[r] {
+                    Fold::Keep => {}
+                    Fold::Replace => *out = sum,
+                    Fold::Mix(a, b) => *out = out.mul_add(a, sum * b),
+                }
+            }
+        }
+        self.d - first
+    }
+}
