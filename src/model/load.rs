@@ -9,7 +9,7 @@ use rml_kernels_ref::format::Format;
 use rml_kernels_ref::rope::inverse_frequencies;
 
 use super::config::Config;
-use super::gguf::{Gguf, TensorInfo};
+use super::gguf::{Gguf, OpenOptions, TensorInfo};
 use super::tensors::Tensors;
 use super::weights::Matrix;
 use crate::exec::Team;
@@ -79,7 +79,7 @@ impl Model {
     /// As [`load`](Self::load).
     pub fn load_with(path: &Path, options: &LoadOptions, registry: &Registry) -> Result<Self> {
         let request: Request = requested_backend(options.backend.as_deref())?.parse()?;
-        let file = Gguf::open_with(path, options.no_mmap)?;
+        let file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
         let config = Config::from_gguf(&file)?;
         let tensors = Tensors::new(&file, &config)?;
         let team = Team::new(options.threads)?;
@@ -197,14 +197,7 @@ fn load_weights(
     let embedding = (tensors.token_embd.clone(), file.format(tensors.token_embd)?);
     let head = matrix(tensors.output.unwrap_or(tensors.token_embd))?;
     let mut rope_frequencies = inverse_frequencies(config.rope.base, config.rope.n_rot);
-    for f in &mut rope_frequencies {
-        *f /= config.rope.linear;
-    }
-    if let Some(t) = tensors.rope_freqs {
-        for (f, divisor) in rope_frequencies.iter_mut().zip(floats(file, t)?) {
-            *f /= divisor;
-        }
-    }
+    config.rope.scale(&mut rope_frequencies);
     let weights = ModelWeights { embedding, head, output_norm: floats(file, tensors.output_norm)?, rope_frequencies, layers };
     drop(pass);
     Ok((choice, weights))

@@ -9,6 +9,6 @@ pub(crate) mod weights;
 
 pub use config::{Config, Rope};
 pub use families::{FAMILIES, Family, RopeStyle};
-pub use gguf::Gguf;
+pub use gguf::{Gguf, Metadata, OpenOptions, TensorInfo};
 pub use load::{LoadOptions, Model, registry};
 pub use tensors::{LayerTensors, Tensors};

@@ -1,10 +1,18 @@
-//! The tensors of a model by their role, each checked for its shape.
+//! The tensors of a model by their role, each checked for its shape and format.
+
+use std::collections::HashSet;
 
 use super::config::Config;
 use super::gguf::{Gguf, TensorInfo};
 use crate::{Error, Result};
 
-/// Tensors outside the layers, and the layers.
+pub(super) const TOKEN_EMBD: &str = "token_embd.weight";
+pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
+
+/// Tensors that old converters wrote and that hold nothing which is not known from the metadata.
+const IGNORED: &str = ".attn_rot_embd";
+
+/// Tensors outside the layers, and the layers. Every one has a format that rml multiplies.
 #[derive(Debug)]
 pub struct Tensors<'a> {
     /// (n_vocab, d_model)
@@ -13,8 +21,6 @@ pub struct Tensors<'a> {
     pub output_norm: &'a TensorInfo,
     /// (n_vocab, d_model); absent where the embedding serves as head.
     pub output: Option<&'a TensorInfo>,
-    /// Divisors of the rotary frequencies (n_rot / 2), where the file has them.
-    pub rope_freqs: Option<&'a TensorInfo>,
     /// Each layer.
     pub layers: Vec<LayerTensors<'a>>,
 }
@@ -38,40 +44,27 @@ impl<'a> Tensors<'a> {
     /// Finds every tensor that the configuration needs.
     ///
     /// # Errors
-    /// [`Error::Malformed`] naming a tensor that is missing, of another shape than the metadata says, or not used by the
-    /// architecture although the file has it (which would silently compute something else).
+    /// [`Error::Malformed`] naming a tensor that is missing or has another shape than the metadata says;
+    /// [`Error::Unsupported`] naming one that is stored in a type rml does not multiply, or that the architecture has no use
+    /// for, since to leave it out would silently compute something else.
     pub fn new(file: &'a Gguf, config: &Config) -> Result<Self> {
-        let by_name: std::collections::HashMap<&str, &TensorInfo> = file.tensors().iter().map(|t| (t.name.as_str(), t)).collect();
-        let malformed = |reason: String| Error::Malformed { path: file.path().to_owned(), reason };
-        let mut used = std::collections::HashSet::new();
-        let mut find = |name: &str, shape: &[usize]| -> Result<Option<&'a TensorInfo>> {
-            let Some(&t) = by_name.get(name) else { return Ok(None) };
-            used.insert(t.name.as_str());
-            // A trailing dimension of 1 says nothing.
-            let stored = t
-                .shape
-                .iter()
-                .rposition(|&d| d != 1)
-                .map_or(&t.shape[..1], |last| &t.shape[..=last.max(shape.len() - 1).min(t.shape.len() - 1)]);
-            if stored != shape {
-                return Err(malformed(format!(
-                    "tensor {name} has the shape {:?}, but the metadata asks for {shape:?}; the file is damaged or was converted wrongly",
-                    t.shape
-                )));
-            }
-            file.format(t)?;
-            Ok(Some(t))
-        };
-        let missing = |name: &str| malformed(format!("tensor {name} is missing; the file is damaged or was converted wrongly"));
-        let mut need = |name: &str, shape: &[usize]| find(name, shape)?.ok_or_else(|| missing(name));
+        if file.tensors().is_empty() {
+            return Err(Error::Malformed {
+                path: file.path().to_owned(),
+                reason: "this file holds only a vocabulary, no weights; give the file of the whole model".into(),
+            });
+        }
         let Config { d_model, d_ff, n_vocab, .. } = *config;
         let (q, kv) = (config.n_heads * config.d_head, config.n_kv_heads * config.d_head);
-        let token_embd = need("token_embd.weight", &[d_model, n_vocab])?;
-        let output_norm = need("output_norm.weight", &[d_model])?;
-        // The count of layers is the file's word: each must be met with its tensors before the next is asked for.
+        let mut roles = Roles { file, taken: HashSet::new() };
+        let token_embd = roles.need(TOKEN_EMBD, &[d_model, n_vocab])?;
+        let output_norm = roles.need("output_norm.weight", &[d_model])?;
+        let output = roles.find("output.weight", &[d_model, n_vocab])?;
+        roles.find(ROPE_FREQS, &[config.rope.n_rot / 2])?;
+        // How many layers there are is the file's word, so memory grows only with the layers found.
         let mut layers = Vec::new();
         for i in 0..config.n_layers {
-            let mut need = |role: &str, shape: &[usize]| need(&format!("blk.{i}.{role}.weight"), shape);
+            let mut need = |role: &str, shape: &[usize]| roles.need(&format!("blk.{i}.{role}.weight"), shape);
             layers.push(LayerTensors {
                 attn_norm: need("attn_norm", &[d_model])?,
                 attn_q: need("attn_q", &[d_model, q])?,
@@ -84,14 +77,53 @@ impl<'a> Tensors<'a> {
                 ffn_down: need("ffn_down", &[d_ff, d_model])?,
             });
         }
-        let output = find("output.weight", &[d_model, n_vocab])?;
-        let rope_freqs = find("rope_freqs.weight", &[config.rope.n_rot / 2])?;
-        if let Some(t) = file.tensors().iter().find(|t| !used.contains(t.name.as_str())) {
-            return Err(Error::Unsupported {
-                path: file.path().to_owned(),
-                reason: format!("tensor {} has no place in architecture {:?} as rml runs it", t.name, config.architecture),
+        roles.refuse_rest(config)?;
+        Ok(Tensors { token_embd, output_norm, output, layers })
+    }
+}
+
+/// Hands out the tensors of a file and remembers which were taken.
+struct Roles<'a> {
+    file: &'a Gguf,
+    taken: HashSet<&'a str>,
+}
+
+impl<'a> Roles<'a> {
+    fn find(&mut self, name: &str, shape: &[usize]) -> Result<Option<&'a TensorInfo>> {
+        let Some(tensor) = self.file.tensor(name) else { return Ok(None) };
+        if tensor.shape != shape {
+            return Err(Error::Malformed {
+                path: self.file.path().to_owned(),
+                reason: format!(
+                    "tensor {name} has the shape {:?}, but the metadata asks for {shape:?}; \
+                     the file is damaged or was converted wrongly, convert or fetch it again",
+                    tensor.shape
+                ),
             });
         }
-        Ok(Tensors { token_embd, output_norm, output, rope_freqs, layers })
+        self.file.format(tensor)?;
+        self.taken.insert(&tensor.name);
+        Ok(Some(tensor))
+    }
+
+    fn need(&mut self, name: &str, shape: &[usize]) -> Result<&'a TensorInfo> {
+        self.find(name, shape)?.ok_or_else(|| Error::Malformed {
+            path: self.file.path().to_owned(),
+            reason: format!("tensor {name} is missing; the file is damaged or was converted wrongly, convert or fetch it again"),
+        })
+    }
+
+    fn refuse_rest(&self, config: &Config) -> Result<()> {
+        let used = |t: &&TensorInfo| self.taken.contains(t.name.as_str()) || t.name.contains(IGNORED);
+        match self.file.tensors().iter().find(|t| !used(t)) {
+            None => Ok(()),
+            Some(t) => Err(Error::Unsupported {
+                path: self.file.path().to_owned(),
+                reason: format!(
+                    "tensor {} has no place in architecture {} with {} layers as rml runs it; take another model",
+                    t.name, config.architecture, config.n_layers
+                ),
+            }),
+        }
     }
 }

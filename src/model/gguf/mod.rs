@@ -1,29 +1,50 @@
-//! GGUF files, versions 2 and 3: metadata and a tensor table, mapped.
+//! GGUF files, versions 2 and 3, little-endian: metadata and tensors, mapped.
 //!
-//! Nothing in the file is trusted: each count, length and offset is checked before it is used. Source: the GGUF
-//! specification in the repository of ggml.
+//! Nothing in a file is trusted. Every count and length is compared with the file's size before it is used or allocated,
+//! so no input can make the reader panic, overflow, or take memory beyond a small multiple of the file.
+//!
+//! Source: `docs/gguf.md` in the repository of ggml, and where it is silent, `gguf.cpp` there.
 
 mod cursor;
 mod mapping;
 mod metadata;
+mod parse;
+mod shards;
 mod types;
+mod value;
+mod write;
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
 use rml_kernels_ref::format::Format;
 
-use cursor::{Cursor, Read};
 use mapping::Mapping;
-pub use metadata::{Array, Metadata, Value};
+use parse::Contents;
+use shards::Part;
+
+pub use metadata::Metadata;
 pub use types::TensorType;
+pub use value::{Array, Strings, Value};
+pub use write::Writer;
 
 use crate::{Error, Result};
 
-/// An open file.
+/// An open model: one file, or all files of a split set as if they were one.
 #[derive(Debug)]
 pub struct Gguf {
+    version: u32,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
+    /// Tensors by name.
+    index: HashMap<String, usize>,
+    shards: Vec<Shard>,
+    notes: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Shard {
+    path: PathBuf,
     mapping: Mapping,
 }
 
@@ -32,14 +53,16 @@ pub struct Gguf {
 pub struct TensorInfo {
     /// Its name, such as `blk.0.attn_q.weight`.
     pub name: String,
-    /// How its numbers are stored.
+    /// How its weights are stored.
     pub kind: TensorType,
-    /// Sizes, the fastest-running first: a matrix of `n` outputs and `k` inputs is `[k, n]`.
+    /// Sizes, the fastest first: a matrix of `n` outputs and `k` inputs is `[k, n]`. One to four, none of them 0.
     pub shape: Vec<usize>,
-    /// Offset in the file.
+    /// Where it starts in its file, in bytes.
     pub offset: usize,
-    /// Bytes.
+    /// Its size in bytes; 0 if rml does not know the type.
     pub bytes: usize,
+    /// Which file of a split set it stands in, from 0.
+    pub shard: usize,
 }
 
 impl TensorInfo {
@@ -49,68 +72,160 @@ impl TensorInfo {
     }
 }
 
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Map the file: quick, and weights are read when they are touched. Another program that cuts a mapped file short
+    /// makes the system end this one. If `false`, the file is read into memory, and what happens to it later does not matter.
+    pub mmap: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions { mmap: true }
+    }
+}
+
 impl Gguf {
-    /// Opens a file, mapped.
+    /// Opens a file, mapped, with the other parts if it is part of a split set.
     ///
     /// # Errors
-    /// If it cannot be read, is not GGUF, or is damaged: the message names thing, place and remedy.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Malformed`] if it is no GGUF, damaged or incomplete, or a part is missing.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, false)
+        Self::open_with(path, &OpenOptions::default())
     }
 
-    /// As [`open`](Self::open); with `no_mmap` the file is read into memory, so that nothing another program does to it later can do harm.
+    /// As [`open`](Self::open), with a choice of how.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_with(path: &Path, no_mmap: bool) -> Result<Self> {
-        let mapping = Mapping::open(path, no_mmap)?;
-        let (mut metadata, tensors) = parse(mapping.bytes()).map_err(|reason| Error::Malformed { path: path.to_owned(), reason })?;
-        metadata.path = path.to_owned();
-        let file = Gguf { metadata, tensors, mapping };
-        if file.metadata.u32("split.count")?.is_some_and(|n| n > 1) {
-            return Err(Error::Unsupported {
-                path: path.to_owned(),
-                reason: "this is one part of a split model, which rml does not read yet; join the parts with llama-gguf-split --merge"
-                    .into(),
-            });
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let file = Self::from_mapping(path, Mapping::open(path, options.mmap)?, 0)?;
+        match Part::of(&file.metadata)? {
+            None => Ok(file),
+            Some(part) => Self::join(file, &part, options),
         }
-        Ok(file)
     }
 
-    /// The file.
+    /// Reads a file that is in memory; `path` only names it in messages.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] as for [`open`](Self::open), also for a part of a split set.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self> {
+        let mapping = Mapping::copy(bytes).map_err(|source| Error::Io { path: path.to_owned(), action: "copy", source })?;
+        let file = Self::from_mapping(path, mapping, 0)?;
+        match Part::of(&file.metadata)? {
+            None => Ok(file),
+            Some(part) => Err(Error::Malformed {
+                path: path.to_owned(),
+                reason: format!("this is part {} of a model in {} files; open it from its directory", part.number + 1, part.count),
+            }),
+        }
+    }
+
+    fn from_mapping(path: &Path, mapping: Mapping, shard: usize) -> Result<Self> {
+        let Contents { version, metadata, tensors, notes } =
+            parse::parse(mapping.bytes(), shard).map_err(|reason| Error::Malformed { path: path.to_owned(), reason })?;
+        let index = tensors.iter().enumerate().map(|(i, tensor)| (tensor.name.clone(), i)).collect();
+        let metadata = Metadata::new(path, metadata);
+        Ok(Gguf { version, metadata, tensors, index, shards: vec![Shard { path: path.to_owned(), mapping }], notes })
+    }
+
+    /// All parts of the set that `given` belongs to, as one.
+    fn join(given: Gguf, part: &Part, options: &OpenOptions) -> Result<Self> {
+        let path = given.path().to_owned();
+        let mut given = Some(given);
+        let mut whole: Option<Gguf> = None;
+        for (number, path) in part.paths(&path)?.enumerate() {
+            let malformed = |reason| Error::Malformed { path: path.clone(), reason };
+            let mut file = match given.take_if(|_| number == part.number as usize) {
+                Some(file) => file,
+                None if !path.exists() => {
+                    return Err(malformed(format!(
+                        "part {} of {} of this model is missing; fetch it into the same directory",
+                        number + 1,
+                        part.count
+                    )));
+                }
+                None => Self::from_mapping(&path, Mapping::open(&path, options.mmap)?, 0)?,
+            };
+            match Part::of(&file.metadata)? {
+                Some(found) if found.count == part.count && found.number as usize == number => {}
+                _ => {
+                    return Err(malformed(format!(
+                        "this is named as part {} of {}, but its split.no and split.count say otherwise; fetch it again",
+                        number + 1,
+                        part.count
+                    )));
+                }
+            }
+            let Some(whole) = &mut whole else {
+                whole = Some(file);
+                continue;
+            };
+            for mut tensor in file.tensors {
+                tensor.shard = number;
+                if whole.index.insert(tensor.name.clone(), whole.tensors.len()).is_some() {
+                    return Err(malformed(format!("tensor {} stands in an earlier part too; fetch the parts again", tensor.name)));
+                }
+                whole.tensors.push(tensor);
+            }
+            whole.shards.append(&mut file.shards);
+            whole.notes.append(&mut file.notes);
+        }
+        let whole = whole.expect("a set has two parts or more");
+        match whole.metadata.u32("split.tensors.count")? {
+            Some(n) if n as usize != whole.tensors.len() => Err(whole
+                .metadata
+                .malformed("split.tensors.count", &format!("is {n}, but the {} parts hold {} tensors", part.count, whole.tensors.len()))),
+            _ => Ok(whole),
+        }
+    }
+
+    /// The file, or the first of a split set.
     pub fn path(&self) -> &Path {
-        &self.metadata.path
+        &self.shards[0].path
     }
 
-    /// Size of the file in bytes.
+    /// Version of the format.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Size of the file, or of all files of a split set, in bytes.
     pub fn file_bytes(&self) -> usize {
-        self.mapping.bytes().len()
+        self.shards.iter().map(|shard| shard.mapping.bytes().len()).sum()
     }
 
-    /// Keys and values.
+    /// Number of files.
+    pub fn n_files(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Keys and values; those of the first file, if there are several.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// All tensors in the file's order.
+    /// All tensors in the file's order; none if it holds only a vocabulary.
     pub fn tensors(&self) -> &[TensorInfo] {
         &self.tensors
     }
 
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
-        self.tensors.iter().find(|t| t.name == name)
+        self.index.get(name).map(|&i| &self.tensors[i])
     }
 
     /// The format of a tensor, if rml can multiply it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`], naming tensor and type.
+    /// [`Error::Unsupported`] naming tensor and type.
     pub fn format(&self, tensor: &TensorInfo) -> Result<Format> {
-        Format::from_gguf(tensor.kind.0).ok_or_else(|| Error::Unsupported {
-            path: self.path().to_owned(),
+        tensor.kind.format().ok_or_else(|| Error::Unsupported {
+            path: self.shards[tensor.shard].path.clone(),
             reason: format!(
-                "tensor {} is {}, which rml does not multiply; it does {}",
+                "tensor {} is stored as {}, which rml cannot multiply; it reads {}, so take the model in one of these",
                 tensor.name,
                 tensor.kind,
                 Format::ALL.map(Format::name).join(", ")
@@ -118,125 +233,22 @@ impl Gguf {
         })
     }
 
-    /// The bytes of a tensor of this file.
+    /// The bytes of a tensor of this model: whole rows of `shape[0]` weights. They start at a multiple of the file's
+    /// alignment, usually 32. Empty if the type is unknown.
+    ///
+    /// # Panics
+    /// If the tensor is of another model.
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.mapping.bytes()[tensor.offset..][..tensor.bytes]
+        &self.shards[tensor.shard].mapping.bytes()[tensor.offset..][..tensor.bytes]
     }
 
-    /// Tells the system that a tensor's bytes will not be needed soon.
+    /// Tells the system that a tensor's bytes will not be needed soon. They stay readable.
     pub fn release(&self, tensor: &TensorInfo) {
-        self.mapping.release(tensor.offset, tensor.bytes);
+        self.shards[tensor.shard].mapping.release(tensor.offset, tensor.bytes);
     }
-}
 
-const MAGIC: &[u8; 4] = b"GGUF";
-const DEFAULT_ALIGNMENT: u32 = 32;
-const MAX_DIMENSIONS: u32 = 4;
-
-fn parse(bytes: &[u8]) -> Read<(Metadata, Vec<TensorInfo>)> {
-    let mut c = Cursor::new(bytes);
-    match bytes.get(..4) {
-        Some(magic) if magic == MAGIC => {}
-        Some(b"ggml" | b"lmgg" | b"ggjt" | b"tjgg" | b"ggla") => {
-            return Err("a file of the time before GGUF; convert the model anew".into());
-        }
-        Some(magic) => {
-            return Err(format!("not a GGUF file: it starts with {:?}; rml reads models in GGUF", magic.escape_ascii().to_string()));
-        }
-        None => return Err(format!("not a GGUF file: it has only {} bytes; the download is incomplete", bytes.len())),
+    /// What is wrong with the file without being an error, such as texts that are not valid UTF-8.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
-    c.u32("the magic")?;
-    match c.u32("the version")? {
-        2 | 3 => {}
-        1 => return Err("GGUF version 1 is not supported; convert the model anew".into()),
-        v if matches!(v.swap_bytes(), 1..=3) => {
-            return Err("a big-endian GGUF file; convert it with gguf_convert_endian.py of the package gguf".into());
-        }
-        v => return Err(format!("GGUF version {v} is newer than this program, which reads 2 and 3")),
-    }
-    // A tensor takes at least name length, dimensions, one size, type and offset; an entry key length, type and a byte.
-    let n_tensors = c.count("the number of tensors", 8 + 4 + 8 + 4 + 8)?;
-    let n_entries = c.count("the number of metadata entries", 8 + 4 + 1)?;
-    let mut metadata = Metadata::default();
-    for i in 0..n_entries {
-        let key = c.name(&format!("key of metadata entry {i}"))?;
-        if key.is_empty() {
-            return Err(format!("metadata entry {i} has an empty key; the file is damaged"));
-        }
-        let kind = c.u32(key)?;
-        let value = c.value(kind, key)?;
-        if !metadata.insert(key.to_owned(), value) {
-            return Err(format!("metadata {key} stands twice; the file is damaged"));
-        }
-    }
-    let alignment = match metadata.get("general.alignment") {
-        None => DEFAULT_ALIGNMENT.into(),
-        Some(&Value::U64(a)) if a.is_power_of_two() && a <= 1 << 20 => a,
-        Some(a) => return Err(format!("metadata general.alignment is {a:?}; it must be a power of two")),
-    };
-    let raw: Vec<_> = (0..n_tensors).map(|i| tensor_header(&mut c, i)).collect::<Read<_>>()?;
-    let data = (c.at() as u64).next_multiple_of(alignment);
-    let mut tensors = Vec::with_capacity(n_tensors);
-    let mut names = std::collections::HashSet::new();
-    for (name, shape, kind, offset) in raw {
-        if !names.insert(name) {
-            return Err(format!("tensor {name} stands twice; the file is damaged"));
-        }
-        tensors.push(place(name, shape, kind, offset, data, alignment, bytes.len() as u64)?);
-    }
-    Ok((metadata, tensors))
-}
-
-type Header<'a> = (&'a str, Vec<u64>, TensorType, u64);
-
-fn tensor_header<'a>(c: &mut Cursor<'a>, i: usize) -> Read<Header<'a>> {
-    let name = c.name(&format!("name of tensor {i}"))?;
-    let what = format!("tensor {name}");
-    let n_dims = c.u32(&what)?;
-    if !(1..=MAX_DIMENSIONS).contains(&n_dims) {
-        return Err(format!("{what} has {n_dims} dimensions; from 1 to {MAX_DIMENSIONS} are possible, so the file is damaged"));
-    }
-    let shape = (0..n_dims).map(|_| c.u64(&what)).collect::<Read<Vec<_>>>()?;
-    let kind = TensorType(c.u32(&what)?);
-    Ok((name, shape, kind, c.u64(&what)?))
-}
-
-/// Checks a tensor's sizes and place.
-fn place(name: &str, shape: Vec<u64>, kind: TensorType, offset: u64, data: u64, alignment: u64, file: u64) -> Read<TensorInfo> {
-    let shown = || shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
-    let Some((block_len, block_bytes)) = kind.block() else {
-        return Err(format!("tensor {name} has the unknown {kind}; the file is damaged or newer than this program"));
-    };
-    if shape.contains(&0) {
-        return Err(format!("tensor {name} has the shape {}, which is empty; the file is damaged", shown()));
-    }
-    let n = shape
-        .iter()
-        .try_fold(1_u64, |n, &d| n.checked_mul(d))
-        .ok_or_else(|| format!("tensor {name} of {} is larger than can be addressed", shown()))?;
-    if !shape[0].is_multiple_of(block_len) {
-        return Err(format!("tensor {name} has rows of {} in {kind}, whose blocks hold {block_len}; the file is damaged", shape[0]));
-    }
-    let bytes =
-        (n / block_len).checked_mul(block_bytes).ok_or_else(|| format!("tensor {name} of {} is larger than can be addressed", shown()))?;
-    if !offset.is_multiple_of(alignment) {
-        return Err(format!("tensor {name} stands at {offset}, which is no multiple of the alignment {alignment}; the file is damaged"));
-    }
-    let start = data.checked_add(offset);
-    match start.and_then(|s| s.checked_add(bytes)) {
-        Some(end) if end <= file => {}
-        _ => {
-            return Err(format!(
-                "tensor {name} needs {bytes} bytes at {}, file ends at {file}; the download is incomplete",
-                start.map_or_else(|| format!("{data} + {offset}"), |s| s.to_string())
-            ));
-        }
-    }
-    Ok(TensorInfo {
-        name: name.to_owned(),
-        kind,
-        shape: shape.iter().map(|&d| d as usize).collect(),
-        offset: (data + offset) as usize,
-        bytes: bytes as usize,
-    })
 }
