@@ -69,3 +69,7 @@ pub(super) trait Codec: 'static {
 pub(super) const fn far_groups(p: usize) -> [usize; 2] {
     [p, p + 4]
 }
+/// Groups `2 p` and `2 p + 1`: a pair stays within 16 columns, for formats that scale 16 at a time.
+pub(super) const fn near_groups(p: usize) -> [usize; 2] {
+    [2 * p, 2 * p + 1]
+}

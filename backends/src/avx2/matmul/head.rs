@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 
+use super::codec::ROWS;
 use super::tokens::TokenBlock;
 
 /// Scales of 16 rows by 32 columns.
@@ -65,4 +66,96 @@ impl Head for ScaleMin {
         let acc = _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc);
         _mm256_fmadd_ps(self.m[half], x.scaled_sum, acc)
     }
+}
+
+/// A whole scale for 16 columns and one scale of scales; quants are stored with `2^OFFSET_BITS` added.
+#[derive(Clone, Copy)]
+pub(super) struct Grouped<const OFFSET_BITS: i32> {
+    d: [__m256; 2],
+    /// Whole scales twice in every lane, 16 bits each, by halves of the columns and then of the rows.
+    twice: [[__m256i; 2]; 2],
+    /// Whole scales of both halves of the columns, 16 bits each, by halves of the rows.
+    both: [__m256i; 2],
+}
+
+impl<const OFFSET_BITS: i32> Grouped<OFFSET_BITS> {
+    /// From the scale of scales and the whole scales of the first and the last 16 columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn new(d: [__m256; 2], scales: [&[i8; ROWS]; 2]) -> Self {
+        let twice = scales.map(|s| twice(s));
+        Grouped { d, twice, both: interleave(&twice) }
+    }
+}
+
+impl<const OFFSET_BITS: i32> Head for Grouped<OFFSET_BITS> {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {
+        self.twice[columns][half]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn finish(&self, half: usize, acc: __m256, sum: __m256i, x: &TokenBlock) -> __m256 {
+        let offset = _mm256_slli_epi32::<OFFSET_BITS>(_mm256_madd_epi16(x.sums, self.both[half]));
+        let sum = _mm256_sub_epi32(sum, offset);
+        _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc)
+    }
+}
+
+/// A whole scale and a whole minimum for 16 columns, and a scale of each.
+#[derive(Clone, Copy)]
+pub(super) struct GroupedMin {
+    d: [__m256; 2],
+    dmin: [__m256; 2],
+    /// As in [`Grouped`].
+    twice: [[__m256i; 2]; 2],
+    /// Whole minima of both halves of the columns, 16 bits each, by halves of the rows.
+    minima: [__m256i; 2],
+}
+
+impl GroupedMin {
+    /// From scales and minima, each the scale of scales and the whole ones of the first and the last 16 columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn new(d: [__m256; 2], scales: [&[i8; ROWS]; 2], dmin: [__m256; 2], minima: [&[i8; ROWS]; 2]) -> Self {
+        GroupedMin { d, dmin, twice: scales.map(|s| twice(s)), minima: interleave(&minima.map(|m| twice(m))) }
+    }
+}
+
+impl Head for GroupedMin {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {
+        self.twice[columns][half]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn finish(&self, half: usize, acc: __m256, sum: __m256i, x: &TokenBlock) -> __m256 {
+        let acc = _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc);
+        let minima = _mm256_madd_epi16(x.sums, self.minima[half]);
+        _mm256_fnmadd_ps(_mm256_mul_ps(self.dmin[half], x.scale), _mm256_cvtepi32_ps(minima), acc)
+    }
+}
+
+/// Each row's number twice in its lane, 16 bits each, rows by halves.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn twice(bytes: &[i8; ROWS]) -> [__m256i; 2] {
+    let (eights, _) = bytes.as_chunks::<8>();
+    [0, 1].map(|half| {
+        // SAFETY: 8 readable bytes.
+        let short = _mm_cvtepi8_epi16(unsafe { _mm_loadl_epi64(eights[half].as_ptr().cast()) });
+        let wide = _mm256_cvtepu16_epi32(short);
+        _mm256_or_si256(wide, _mm256_slli_epi32::<16>(wide))
+    })
+}
+
+/// The lower 16 bits of each lane from the first, the upper from the last, rows by halves.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn interleave(&[first, last]: &[[__m256i; 2]; 2]) -> [__m256i; 2] {
+    [0, 1].map(|half| _mm256_blend_epi16::<0b1010_1010>(first[half], last[half]))
 }

@@ -4,13 +4,18 @@
 //! weights as they stream by, many take them unpacked to bytes, a stretch of a panel at a time ([`quantized`]); both run the
 //! same inner loops ([`tile`]).
 
+mod bits;
 mod codec;
 mod head;
-mod pack;
+mod q3_k;
 mod q4;
+mod q4_k;
+mod q5;
+mod q6_k;
 mod q8;
 mod quantized;
 mod results;
+mod scales;
 mod staged;
 mod tile;
 mod tokens;
@@ -21,5 +26,12 @@ use crate::matmul::MatmulKernel;
 pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
     &quantized::Quantized::<q4::Q4_0>::new("avx2:q4_0·q8:16x4"),
     &quantized::Quantized::<q4::Q4_1>::new("avx2:q4_1·q8:16x4"),
+    &quantized::Quantized::<q5::Q5_0>::new("avx2:q5_0·q8:16x4"),
+    &quantized::Quantized::<q5::Q5_1>::new("avx2:q5_1·q8:16x4"),
     &quantized::Quantized::<q8::Q8_0>::new("avx2:q8_0·q8:16x4"),
+    &quantized::Quantized::<q3_k::Q2K>::new("avx2:q2_k·q8:16x4"),
+    &quantized::Quantized::<q3_k::Q3K>::new("avx2:q3_k·q8:16x4"),
+    &quantized::Quantized::<q4_k::Q4K>::new("avx2:q4_k·q8:16x4"),
+    &quantized::Quantized::<q4_k::Q5K>::new("avx2:q5_k·q8:16x4"),
+    &quantized::Quantized::<q6_k::Q6K>::new("avx2:q6_k·q8:16x4"),
 ];

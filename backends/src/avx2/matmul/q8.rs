@@ -4,15 +4,15 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
+use super::bits::{self, VECTOR};
 use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
 use super::head::Scale;
-use super::pack;
-use super::q4::halves;
+use super::scales::{halves, store_halves};
 
 /// Bytes of a unit's quants.
-const QUANTS: usize = 512;
+const QUANTS: usize = 8 * VECTOR;
 
-/// Unit: quants (8 groups, 64), scales (16) as f16.
+/// Unit: bytes (8 vectors, one a group), scales (16 f16).
 pub(super) struct Q8_0;
 
 impl Codec for Q8_0 {
@@ -28,17 +28,17 @@ impl Codec for Q8_0 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
         let (quants, scales) = unit.split_at_mut(QUANTS);
-        for (i, quants) in quants.as_chunks_mut::<256>().0.iter_mut().enumerate() {
-            pack::store_dwords(&rows.map(|row| pack::load(&row[2 + 16 * i..])), quants);
+        for (i, quants) in quants.chunks_exact_mut(4 * VECTOR).enumerate() {
+            bits::store_dwords(&rows.map(|row| bits::load_bytes(&row[2 + 16 * i..])), quants);
         }
-        pack::store_halves(rows, 0, scales);
+        store_halves(rows, 0, scales);
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, _: usize, half: usize, p: usize) -> [__m256i; 2] {
-        // SAFETY: within the unit's quants.
-        far_groups(p).map(|group| unsafe { _mm256_loadu_si256(unit.add(64 * group + 32 * half).cast()) })
+        // SAFETY: the unit starts with 8 vectors.
+        far_groups(p).map(|group| unsafe { bits::load(unit, half, group) })
     }
 
     #[inline]

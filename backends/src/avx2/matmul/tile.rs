@@ -75,6 +75,20 @@ unsafe fn add_block<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
     }
 }
 
+/// The body for each of the 4 pairs, `P` being a constant: only where loops are unrolled do sums stay in registers.
+macro_rules! for_each_pair {
+    ($P:ident $body:block) => {{
+        for_each_pair!(@0 $P $body);
+        for_each_pair!(@1 $P $body);
+        for_each_pair!(@2 $P $body);
+        for_each_pair!(@3 $P $body);
+    }};
+    (@$p:literal $P:ident $body:block) => {{
+        const $P: usize = $p;
+        $body
+    }};
+}
+
 /// Sums of products with unsigned quants, in 16 bits for `n_pairs` pairs and then widened as the head says.
 ///
 /// # Safety
@@ -82,32 +96,33 @@ unsafe fn add_block<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn sum_pairs<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &C::Head, x: Tokens, n_pairs: usize) -> [[__m256i; 2]; N] {
+    let mut short = [[_mm256_setzero_si256(); 2]; N];
     let mut sum = [[_mm256_setzero_si256(); 2]; N];
-    for first in (0..4).step_by(n_pairs) {
-        let mut short = [[_mm256_setzero_si256(); 2]; N];
-        for p in first..first + n_pairs {
-            // SAFETY: the caller's.
-            let w = unsafe { [C::pair(unit, b, 0, p), C::pair(unit, b, 1, p)] };
-            for g in 0..2 {
-                for t in 0..N {
-                    // SAFETY: the caller's.
-                    let a = unsafe { x.group(t, C::groups(p)[g]) };
-                    let product = [_mm256_maddubs_epi16(w[0][g], a), _mm256_maddubs_epi16(w[1][g], a)];
-                    for half in 0..2 {
-                        let start = p == first && g == 0;
-                        short[t][half] = in_order(if start { product[half] } else { _mm256_add_epi16(short[t][half], product[half]) });
-                    }
+    for_each_pair!(P {
+        let (first, last) = (P.is_multiple_of(n_pairs), (P + 1).is_multiple_of(n_pairs));
+        // SAFETY: the caller's.
+        let w = unsafe { [C::pair(unit, b, 0, P), C::pair(unit, b, 1, P)] };
+        for g in 0..2 {
+            for t in 0..N {
+                // SAFETY: the caller's.
+                let a = unsafe { x.group(t, C::groups(P)[g]) };
+                let product = [_mm256_maddubs_epi16(w[0][g], a), _mm256_maddubs_epi16(w[1][g], a)];
+                for half in 0..2 {
+                    let added = if first && g == 0 { product[half] } else { _mm256_add_epi16(short[t][half], product[half]) };
+                    short[t][half] = in_order(added);
                 }
             }
         }
-        for t in 0..N {
-            for half in 0..2 {
-                // SAFETY: the caller's; pair `first` lies in the half `first / 2` of the columns.
-                let wide = _mm256_madd_epi16(short[t][half], unsafe { head.widener(half, first / 2) });
-                sum[t][half] = if first == 0 { wide } else { _mm256_add_epi32(sum[t][half], wide) };
+        if last {
+            for t in 0..N {
+                for half in 0..2 {
+                    // SAFETY: the caller's; the pairs lie in the half `P / 2` of the columns where the widener asks for it.
+                    let wide = _mm256_madd_epi16(short[t][half], unsafe { head.widener(half, P / 2) });
+                    sum[t][half] = if P < n_pairs { wide } else { _mm256_add_epi32(sum[t][half], wide) };
+                }
             }
         }
-    }
+    });
     sum
 }
 
@@ -120,22 +135,23 @@ unsafe fn sum_pairs<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
 unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, x: Tokens) -> [[__m256i; 2]; N] {
     let ones = _mm256_set1_epi16(1);
     let mut sum = [[_mm256_setzero_si256(); 2]; N];
-    for p in 0..4 {
+    for_each_pair!(P {
         // SAFETY: the caller's.
-        let w = unsafe { [C::pair(unit, b, 0, p), C::pair(unit, b, 1, p)] };
+        let w = unsafe { [C::pair(unit, b, 0, P), C::pair(unit, b, 1, P)] };
         for g in 0..2 {
             let size = [_mm256_abs_epi8(w[0][g]), _mm256_abs_epi8(w[1][g])];
             for t in 0..N {
                 // SAFETY: the caller's.
-                let a = unsafe { x.group(t, C::groups(p)[g]) };
+                let a = unsafe { x.group(t, C::groups(P)[g]) };
                 for half in 0..2 {
                     // At most 2 * 128 * 127, which 16 bits hold.
                     let product = _mm256_maddubs_epi16(size[half], _mm256_sign_epi8(a, w[half][g]));
-                    sum[t][half] = in_order(_mm256_add_epi32(sum[t][half], _mm256_madd_epi16(product, ones)));
+                    let wide = _mm256_madd_epi16(product, ones);
+                    sum[t][half] = in_order(if P == 0 && g == 0 { wide } else { _mm256_add_epi32(sum[t][half], wide) });
                 }
             }
         }
-    }
+    });
     sum
 }
 

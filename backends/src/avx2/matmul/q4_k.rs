@@ -1,0 +1,150 @@
+//! `Q4_K` and `Q5_K`: nibbles, and a fifth bit, for 8 blocks with 6-bit scales and minima.
+//!
+//! Once its scales are multiplied out, a block is one of `Q4_1` or `Q5_1`.
+
+use std::arch::x86_64::*;
+
+use rml_kernels_ref::format::Format;
+
+use super::bits::{self, VECTOR};
+use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::head::ScaleMin;
+use super::scales::{HALVES, halves, store_bytes, store_halves, widen};
+use super::{q4, q5};
+
+/// Blocks in a unit.
+const BLOCKS: usize = 8;
+/// Bytes that hold the 6-bit scales and minima of a row.
+const SCALE_BYTES: usize = 12;
+
+/// Unit: nibbles (8 blocks, 4 vectors), 6-bit scales (12, 16 rows), scales of scales and of minima (16 f16 each).
+pub(super) struct Q4K;
+
+/// Unit: nibbles and fifth bits (8 blocks, 4 + 1 vectors), then as [`Q4K`].
+pub(super) struct Q5K;
+
+impl Codec for Q4K {
+    const FORMAT: Format = Format::Q4_K;
+    const SUM: Sum = Sum::Pairs(4);
+    type Head = ScaleMin;
+
+    fn groups(p: usize) -> [usize; 2] {
+        far_groups(p)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
+        let (quants, scales) = unit.split_at_mut(BLOCKS * q4::QUANTS);
+        for (b, quants) in quants.chunks_exact_mut(q4::QUANTS).enumerate() {
+            bits::store_dwords(&rows.map(|row| nibbles(&row[4 + SCALE_BYTES..], b)), quants);
+        }
+        store_scales(rows, scales);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
+        // SAFETY: the unit starts with the blocks' quants.
+        unsafe { bits::nibbles(unit.add(b * q4::QUANTS), half, p) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
+        // SAFETY: the scales stand behind the quants.
+        unsafe { heads(unit.add(BLOCKS * q4::QUANTS), room) }
+    }
+}
+
+impl Codec for Q5K {
+    const FORMAT: Format = Format::Q5_K;
+    const SUM: Sum = Sum::Pairs(2);
+    type Head = ScaleMin;
+
+    fn groups(p: usize) -> [usize; 2] {
+        far_groups(p)
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
+        let (quants, scales) = unit.split_at_mut(BLOCKS * q5::QUANTS);
+        let fifths = 4 + SCALE_BYTES;
+        for (b, quants) in quants.chunks_exact_mut(q5::QUANTS).enumerate() {
+            bits::store_dwords(&rows.map(|row| nibbles(&row[fifths + 32..], b)), quants);
+            bits::store_bits(&rows.map(|row| bits::gather_bits(&row[fifths..], b)), &mut quants[4 * VECTOR..]);
+        }
+        store_scales(rows, scales);
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
+        // SAFETY: the unit starts with the blocks' quants.
+        unsafe { q5::quants(unit.add(b * q5::QUANTS), half, p) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
+        // SAFETY: the scales stand behind the quants.
+        unsafe { heads(unit.add(BLOCKS * q5::QUANTS), room) }
+    }
+}
+
+/// The nibbles of block `b` in the order of `Q4_0`. In the file two blocks share 32 bytes, one has the low nibbles.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn nibbles(quants: &[u8], b: usize) -> __m128i {
+    let bytes = &quants[32 * (b / 2)..];
+    let (first, last) = (bits::load_bytes(bytes), bits::load_bytes(&bytes[16..]));
+    let low = _mm_set1_epi8(15);
+    if b.is_multiple_of(2) {
+        _mm_or_si128(_mm_and_si128(first, low), _mm_slli_epi16::<4>(_mm_and_si128(last, low)))
+    } else {
+        _mm_or_si128(_mm_and_si128(_mm_srli_epi16::<4>(first), low), _mm_andnot_si128(low, last))
+    }
+}
+
+/// Packs what stands before the quants in the file: two f16, then the 6-bit scales.
+fn store_scales(rows: &[&[u8]; ROWS], dst: &mut [u8]) {
+    let (sixes, supers) = dst.split_at_mut(SCALE_BYTES * ROWS);
+    store_bytes::<SCALE_BYTES>(rows, 4, sixes);
+    store_halves(rows, 0, supers);
+    store_halves(rows, 2, &mut supers[HALVES..]);
+}
+
+/// Multiplies the scales and minima of the 8 blocks out.
+///
+/// # Safety
+/// `scales` holds 6-bit scales (12, 16 rows) and twice 16 f16; the CPU has the features.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn heads(scales: *const u8, room: &mut Heads<ScaleMin>) -> *const ScaleMin {
+    let mut whole = [[0_u8; ROWS]; 2 * BLOCKS]; // scales, then minima
+    let (d, dmin);
+    // SAFETY: 12 times 16 bytes, then the f16; `whole` has 16 times 16 bytes. Two blocks go at a time.
+    unsafe {
+        let sixes = scales.cast::<__m256i>();
+        let dst = whole.as_mut_ptr().cast::<__m256i>();
+        let (low4, low6, high2) = (_mm256_set1_epi8(15), _mm256_set1_epi8(63), _mm256_set1_epi8(0b11_0000));
+        for i in 0..2 {
+            let (a, b, c) = (_mm256_loadu_si256(sixes.add(i)), _mm256_loadu_si256(sixes.add(2 + i)), _mm256_loadu_si256(sixes.add(4 + i)));
+            // The first four of both fill 6 bits of their byte; its upper two belong to one of the last four.
+            let upper = |v| _mm256_and_si256(_mm256_srli_epi16::<2>(v), high2);
+            _mm256_storeu_si256(dst.add(i), _mm256_and_si256(a, low6));
+            _mm256_storeu_si256(dst.add(2 + i), _mm256_or_si256(_mm256_and_si256(c, low4), upper(a)));
+            _mm256_storeu_si256(dst.add(4 + i), _mm256_and_si256(b, low6));
+            _mm256_storeu_si256(dst.add(6 + i), _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<4>(c), low4), upper(b)));
+        }
+        d = halves(scales.add(SCALE_BYTES * ROWS));
+        dmin = halves(scales.add(SCALE_BYTES * ROWS + HALVES)).map(|dmin| _mm256_xor_ps(dmin, _mm256_set1_ps(-0.0)));
+    }
+    for (b, head) in room.iter_mut().enumerate() {
+        let times =
+            |scale: [__m256; 2], bytes: &[u8; ROWS]| [0, 1].map(|half| _mm256_mul_ps(scale[half], _mm256_cvtepi32_ps(widen(bytes, half))));
+        head.write(ScaleMin { d: times(d, &whole[b]), m: times(dmin, &whole[BLOCKS + b]) });
+    }
+    room.as_ptr().cast()
+}
