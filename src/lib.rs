@@ -7,6 +7,7 @@ pub mod exec;
 pub mod generate;
 pub mod model;
 pub mod text;
+pub mod toolbox;
 
 pub use error::{Error, Result};
 pub use generate::{Session, SessionOptions};

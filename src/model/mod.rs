@@ -4,6 +4,7 @@ mod config;
 mod families;
 pub mod gguf;
 mod load;
+mod memory;
 mod tensors;
 pub(crate) mod weights;
 
@@ -11,4 +12,5 @@ pub use config::{Config, Rope};
 pub use families::{FAMILIES, Family, RopeStyle};
 pub use gguf::{Gguf, Metadata, OpenOptions, TensorInfo};
 pub use load::{LoadOptions, Model, registry};
+pub use memory::{BytesByType, KvPlan, MemoryPlan, WeightShare};
 pub use tensors::{LayerTensors, Tensors};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::value::{Array, Strings, Value};
+use super::strings::Strings;
+use super::value::{Array, Value};
 use crate::{Error, Result};
 
 /// The keys and values of a file, in its order.

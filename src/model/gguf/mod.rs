@@ -10,6 +10,7 @@ mod mapping;
 mod metadata;
 mod parse;
 mod shards;
+mod strings;
 mod types;
 mod value;
 mod write;
@@ -24,8 +25,9 @@ use parse::Contents;
 use shards::Part;
 
 pub use metadata::Metadata;
+pub use strings::Strings;
 pub use types::TensorType;
-pub use value::{Array, Strings, Value};
+pub use value::{Array, Value};
 pub use write::Writer;
 
 use crate::{Error, Result};

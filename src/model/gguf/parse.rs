@@ -167,8 +167,9 @@ impl Place {
         if end > self.file {
             return Err(format!("tensor {name} needs {n_bytes} bytes at {start}, file ends at {}; the download is incomplete", self.file));
         }
-        // Sizes of a known type are bounded by the file's length here, which was addressable; others are only shown.
-        let shape = shape.iter().map(|&d| usize::try_from(d).map_err(|_| too_large())).collect::<Read<Vec<_>>>()?;
+        // The file's length was addressable, and so are places within it.
+        usize::try_from(n_weights).map_err(|_| too_large())?;
+        let shape = shape.iter().map(|&d| d as usize).collect();
         let [offset, bytes] = [start, n_bytes].map(|x| usize::try_from(x).expect("within the file's length"));
         Ok(TensorInfo { name, kind, shape, offset, bytes, shard: self.shard })
     }

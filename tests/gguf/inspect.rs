@@ -1,0 +1,76 @@
+//! `rml inspect`, for people and as JSON.
+
+use rml::model::gguf::{Array, Value};
+use rml::model::{Config, MemoryPlan};
+use rml::toolbox::inspect;
+use serde_json::json;
+
+use crate::config::{Change, tiny};
+use crate::{EVERY_TYPE, directory, read};
+
+fn inspected(name: &str, bytes: &[u8], json: bool) -> String {
+    let path = directory(name).join("test.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    let mut out = Vec::new();
+    inspect(&path, json, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn json_is_complete() {
+    let tokens = Value::Array(Array::Strings((0..16).map(|i| i.to_string()).collect()));
+    let bytes = tiny(&[Change::Set("tokenizer.ggml.tokens", tokens)]);
+    let document: serde_json::Value = serde_json::from_str(&inspected("json", &bytes, true)).unwrap();
+    assert_eq!(document["architecture"], "llama");
+    assert_eq!(document["metadata"]["llama.attention.layer_norm_rms_epsilon"], 1e-5);
+    assert_eq!(document["metadata"]["tokenizer.ggml.tokens"].as_array().unwrap().len(), 16);
+    assert_eq!(document["tensors"].as_array().unwrap().len(), 20);
+    assert_eq!(document["tensors"][0]["name"], "token_embd.weight");
+    assert_eq!(document["tensors"][0]["type"], "f32");
+    assert_eq!(document["tensors"][0]["shape"], json!([8, 16]));
+    // 2 layers x 2 heads x 6 numbers, keys and values; 64 positions. By hand: 48 numbers.
+    assert_eq!(
+        document["memory"]["kv"],
+        json!({"context_length": 64, "bytes_per_token": {"f16": 96, "f32": 192}, "bytes_at_context": {"f16": 6144, "f32": 12288}})
+    );
+    // 128 + 8 outside; 8 + 192 + 96 + 96 + 192 + 8 + 96 + 96 + 96 a layer.
+    let n_weights = 136 + 2 * 880;
+    assert_eq!(document["memory"]["weights"], json!([{"type": "f32", "tensors": 20, "weights": n_weights, "bytes": 4 * n_weights}]));
+    assert_eq!(document["memory"]["file_bytes"], bytes.len());
+    assert_eq!(document["notes"], json!([]));
+}
+
+#[test]
+fn a_file_that_cannot_be_run_is_shown_with_the_reason() {
+    let text = inspected("every-type", EVERY_TYPE, false);
+    for said in [
+        "test.gguf: GGUF version 3, 1.0 KiB\n",
+        "  test.f32              0.1\n",
+        "  test.string           \"größer ≥ 🦀\"\n",
+        "  test.nested           [2 i32, 1 i32]\n",
+        "  foreign  iq4_nl    32 x 1                  18 B\n",
+        "Note: ",
+        "llama.embedding_length is missing",
+    ] {
+        assert!(text.contains(said), "{said:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn long_values_are_cut_short_and_none_reaches_the_terminal_raw() {
+    let tokens = Value::Array(Array::Strings((0..16).map(|i| format!("\u{1b}[{i}m")).collect()));
+    let template = Value::String("x\n".repeat(1000));
+    let text =
+        inspected("long", &tiny(&[Change::Set("tokenizer.ggml.tokens", tokens), Change::Set("tokenizer.chat_template", template)]), false);
+    assert!(!text.contains('\u{1b}'));
+    assert!(text.contains("… (2000 bytes)") && text.contains("… (16 texts)]"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() < 300), "{text}");
+}
+
+#[test]
+fn sums_do_not_overflow() {
+    let file = read(&tiny(&[])).unwrap();
+    let mut config = Config::from_gguf(&file).unwrap();
+    (config.n_layers, config.n_kv_heads, config.d_head, config.context_length) = (1 << 24, 1 << 24, 1 << 24, 1 << 24);
+    assert_eq!(MemoryPlan::new(&file, Some(&config)).kv.unwrap().bytes_at_context.f32, u64::MAX);
+}
