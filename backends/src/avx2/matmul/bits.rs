@@ -136,7 +136,7 @@ fn swap_digits<const A: u32, const B: u32>(x: __m128i) -> __m128i {
 /// Dword `p` of row `r` becomes dword `r` of row `p`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn transpose(&[a, b, c, d]: &[__m128i; 4]) -> [__m128i; 4] {
+pub(super) fn transpose(&[a, b, c, d]: &[__m128i; 4]) -> [__m128i; 4] {
     let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
     let (ab_high, cd_high) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
     [_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd), _mm_unpacklo_epi64(ab_high, cd_high), _mm_unpackhi_epi64(ab_high, cd_high)]

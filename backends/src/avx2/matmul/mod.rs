@@ -6,6 +6,7 @@
 
 mod bits;
 mod codec;
+mod float;
 mod head;
 mod q3_k;
 mod q4;
@@ -17,6 +18,7 @@ mod quantized;
 mod results;
 mod scales;
 mod staged;
+mod stored;
 mod tile;
 mod tokens;
 
@@ -24,6 +26,9 @@ use crate::matmul::MatmulKernel;
 
 /// Every product of this backend.
 pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
+    &float::Float::<f32>::new("avx2:f32·f32:16x6"),
+    &float::Float::<half::f16>::new("avx2:f16·f32:16x6"),
+    &float::Float::<half::bf16>::new("avx2:bf16·f32:16x6"),
     &quantized::Quantized::<q4::Q4_0>::new("avx2:q4_0·q8:16x4"),
     &quantized::Quantized::<q4::Q4_1>::new("avx2:q4_1·q8:16x4"),
     &quantized::Quantized::<q5::Q5_0>::new("avx2:q5_0·q8:16x4"),

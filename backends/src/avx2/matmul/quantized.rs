@@ -22,8 +22,8 @@ const MAX_STREAMED: usize = 8;
 /// Blocks of a panel that are unpacked at a time for more tokens: they stay in the first-level cache.
 const STAGED_BLOCKS: usize = 32;
 const _: () = assert!(STAGED_BLOCKS.is_multiple_of(MAX_UNIT));
-/// Tokens of a tile of unpacked weights.
-const BATCH_TOKENS: usize = 4;
+/// Most tokens of a tile: their sums fill the registers.
+const MAX_TOKENS: usize = 4;
 
 /// The kernel for one codec.
 pub(super) struct Quantized<C> {
@@ -150,17 +150,20 @@ unsafe fn batch<C: Codec>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, ou
             // SAFETY: a unit; the stage has room for a stretch.
             unsafe { staged::unpack::<C>(unit.as_ptr(), stage.add(i)) };
         }
-        for t in (0..m).step_by(BATCH_TOKENS) {
+        let mut t = 0;
+        while t < m {
+            let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
             let part = Part { units: stage.cast::<u8>(), n_units: count, x: x.at(t, b), t, first: b == 0 };
             // SAFETY: `count` blocks are staged, and these tokens and blocks are among the caller's.
             unsafe {
-                match m - t {
+                match n {
                     1 => part.run::<Staged<C>, 1, 0, 1, false>(out),
                     2 => part.run::<Staged<C>, 2, 0, 2, false>(out),
                     3 => part.run::<Staged<C>, 3, 0, 3, false>(out),
                     _ => part.run::<Staged<C>, 4, 0, 4, false>(out),
                 }
             }
+            t += n;
         }
         b += stretch.max(1);
     }
