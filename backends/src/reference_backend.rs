@@ -3,7 +3,7 @@
 use rml_kernels_ref::activation::{ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
 use rml_kernels_ref::matmul::{Output, matmul};
-use rml_kernels_ref::{attention, dequantize, gate, norm, quantize, rope, softmax};
+use rml_kernels_ref::{attention, dequantize, gate, norm, quantize, rope, sampling, softmax};
 
 use crate::matmul::{MatmulKernel, PackedLayout, Weights};
 use crate::table::Slot;
@@ -49,6 +49,10 @@ impl KernelTable {
             silu_mul: Slot::new(NAME, gate::silu_mul),
             gelu_mul: Slot::new(NAME, gate::gelu_mul),
             add: Slot::new(NAME, gate::add),
+            block_max: Slot::new(NAME, sampling::block_max),
+            at_least: Slot::new(NAME, sampling::at_least),
+            exp_weights: Slot::new(NAME, sampling::exp_weights),
+            weight_sum: Slot::new(NAME, sampling::weight_sum),
             matmul: std::array::from_fn(|i| vec![(NAME, &MATMUL[i] as &dyn MatmulKernel)]),
         }
     }

@@ -53,6 +53,14 @@ pub type Softmax = fn(x: &mut [f32]);
 pub type GatedActivation = fn(gate: &mut [f32], up: &[f32]);
 /// `acc += x`. Both (n).
 pub type Add = fn(acc: &mut [f32], x: &[f32]);
+/// The largest logit of each block of 64; false if one is not finite. `x` is (n), `out` is (n.div_ceil(64)).
+pub type BlockMax = fn(x: &[f32], out: &mut [f32]) -> bool;
+/// Indices of the elements of at least `threshold`, ascending; returns how many. `x` is (n), `out` at least as long.
+pub type AtLeast = fn(x: &[f32], threshold: f32, out: &mut [u32]) -> usize;
+/// `out = exp((x - best) * sharpness)`. Both (n).
+pub type ExpWeights = fn(x: &[f32], best: f32, sharpness: f32, out: &mut [f32]);
+/// `sum of fixed(x * scale)` in units of `2^-42`, exact. (n)
+pub type WeightSum = fn(x: &[f32], scale: f32) -> u64;
 
 /// Every kernel of one choice of backends.
 #[derive(Clone, Debug)]
@@ -77,6 +85,14 @@ pub struct KernelTable {
     pub gelu_mul: Slot<GatedActivation>,
     /// Residual addition.
     pub add: Slot<Add>,
+    /// Sampling: the largest logit of each block.
+    pub block_max: Slot<BlockMax>,
+    /// Sampling: what reaches a threshold.
+    pub at_least: Slot<AtLeast>,
+    /// Sampling: weights relative to the best logit.
+    pub exp_weights: Slot<ExpWeights>,
+    /// Sampling: the sum of weights.
+    pub weight_sum: Slot<WeightSum>,
     pub(crate) matmul: [Vec<(&'static str, &'static dyn MatmulKernel)>; Format::ALL.len()], // by format: owner and kernel, in order of installation
 }
 
@@ -110,7 +126,7 @@ impl KernelTable {
                 }
             };
         }
-        take!(embed_row, rms_norm, quantize, rope_pairs, rope_halves, attend, softmax, silu_mul, gelu_mul, add);
+        take!(embed_row, rms_norm, quantize, rope_pairs, rope_halves, attend, softmax, silu_mul, gelu_mul, add, block_max, at_least, exp_weights, weight_sum);
         Ok(())
     }
 }
