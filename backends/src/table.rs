@@ -126,7 +126,22 @@ impl KernelTable {
                 }
             };
         }
-        take!(embed_row, rms_norm, quantize, rope_pairs, rope_halves, attend, softmax, silu_mul, gelu_mul, add, block_max, at_least, exp_weights, weight_sum);
+        take!(
+            embed_row,
+            rms_norm,
+            quantize,
+            rope_pairs,
+            rope_halves,
+            attend,
+            softmax,
+            silu_mul,
+            gelu_mul,
+            add,
+            block_max,
+            at_least,
+            exp_weights,
+            weight_sum
+        );
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ mod matmul;
 mod norm;
 mod quantize;
 mod rope;
+mod sampling;
 mod softmax;
 
 use crate::{Backend, CpuFeatures, KernelTable, Refusal};
@@ -52,6 +53,7 @@ impl Backend for Avx2 {
         table.silu_mul.put(NAME, gate::silu_mul);
         table.gelu_mul.put(NAME, gate::gelu_mul);
         table.add.put(NAME, gate::add);
+        sampling::install(NAME, table);
         for kernel in matmul::KERNELS {
             table.put_matmul(NAME, *kernel);
         }

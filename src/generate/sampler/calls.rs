@@ -132,7 +132,8 @@ pub fn sparse_distribution_into(
     out: &mut Sparse,
 ) -> Result<()> {
     if !sparse_ok(config) {
-        let reason = format!("{} at temperature {} is not sparse; that takes 1 to {SPARSE_TOPK_MAX}, above 0", config.top_k, config.temperature);
+        let reason =
+            format!("{} at temperature {} is not sparse; that takes 1 to {SPARSE_TOPK_MAX}, above 0", config.top_k, config.temperature);
         return Err(Error::invalid("top-k", reason));
     }
     config.validate_for(scratch.n_vocab())?;

@@ -13,8 +13,8 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(id: usize, logit: f32, ties: Ties) -> Self {
-        Candidate { key: key(id, logit, ties), weight: 0.0 }
+    pub(super) fn new(id: usize, logit: f32, weight: f32, ties: Ties) -> Self {
+        Candidate { key: key(id, logit, ties), weight }
     }
 
     pub(super) fn id(&self, ties: Ties) -> u32 {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn ties_by_id() {
         for (ties, want) in [(Ties::Lower, [4, 1, 2]), (Ties::Higher, [4, 3, 2])] {
-            let mut c: Vec<_> = [(1, 0.0), (2, -0.0), (3, 0.0), (4, 1.0), (0, -1.0)].map(|(id, l)| Candidate::new(id, l, ties)).into();
+            let mut c: Vec<_> = [(1, 0.0), (2, -0.0), (3, 0.0), (4, 1.0), (0, -1.0)].map(|(id, l)| Candidate::new(id, l, 0.0, ties)).into();
             keep_best(&mut c, 3);
             c.sort_by(by_rank);
             assert_eq!(c.iter().map(|c| c.id(ties)).collect::<Vec<_>>(), want);
@@ -100,7 +100,7 @@ mod tests {
             let all: Vec<_> = (0..n)
                 .map(|id| {
                     let logit = (rng.below(40) as f32) / 4.0; // many ties
-                    Candidate { weight: (logit - 10.0).exp(), ..Candidate::new(id, logit, Ties::Lower) }
+                    Candidate::new(id, logit, (logit - 10.0).exp(), Ties::Lower)
                 })
                 .collect();
             let mut sorted = all.clone();

@@ -12,7 +12,7 @@ use super::draw::{self, Sparse};
 use super::kernels::{CHUNK, Kernels, PIECE, spread};
 use super::maxima::Maxima;
 use super::patches::Patches;
-use super::{ChainOrder, SamplerConfig, SplitMix64, Ties};
+use super::{ChainOrder, SamplerConfig, SplitMix64};
 use crate::exec::Team;
 use crate::{Error, Result};
 
@@ -225,7 +225,7 @@ impl SamplerScratch {
         let ties = config.order.ties();
         let Self { kernels, patches, maxima, candidates, kept, .. } = self;
         candidates.clear();
-        maxima.each_of_the_best(kernels, k, logits, patches, |id, logit| candidates.push(Candidate::new(id, logit, ties)));
+        maxima.each_of_the_best(kernels, k, logits, patches, |id, logit| candidates.push(Candidate::new(id, logit, 0.0, ties)));
         candidates::keep_best(candidates, k);
         for part in candidates.chunks_mut(BLOCK) {
             let (mut logits, mut weights) = ([best; BLOCK], [0.0; BLOCK]);
@@ -255,8 +255,7 @@ impl SamplerScratch {
             least = least.max(negligible((all - target) / *n_vocab as u64));
             candidates.clear();
             kernels.each_at_least(weights, least, |id| {
-                let weight = weights[id];
-                candidates.push(Candidate { weight, ..Candidate::new(id, patches.logit(id, logits), ties) });
+                candidates.push(Candidate::new(id, patches.logit(id, logits), weights[id], ties));
             });
             let n = candidates.len();
             candidates::keep_nucleus(candidates, target);

@@ -32,13 +32,18 @@ pub fn draw_sparse(sparse: &[(u32, f32)], rng: &mut SplitMix64) -> Result<u32> {
     walk(sparse.iter().copied(), rng)
 }
 
+/// Finite and not negative.
+pub(super) fn is_weight(w: f32) -> bool {
+    (0.0..f32::INFINITY).contains(&w)
+}
+
 /// That all weights are finite and not negative, and not too many.
 pub(super) fn check(weights: impl Iterator<Item = f32>, n: usize) -> Result<()> {
     if n > MAX_WEIGHTS {
         return Err(Error::out_of_range("weights", format!("{n} of them; at most {MAX_WEIGHTS} can be drawn from")));
     }
     // No early end, so that the loop becomes one of vectors.
-    if weights.fold(true, |ok, w| ok & (w >= 0.0) & (w < f32::INFINITY)) {
+    if weights.fold(true, |ok, w| ok & is_weight(w)) {
         return Ok(());
     }
     Err(Error::invalid("weights", "one is negative, NaN or infinite"))

@@ -92,7 +92,14 @@ impl Maxima {
     }
 
     /// Hands tokens and their logits to `found`, by id: the `k` best, and others not below the threshold that was used.
-    pub(super) fn each_of_the_best(&mut self, kernels: &Kernels, k: usize, logits: &[f32], patches: &Patches, mut found: impl FnMut(usize, f32)) {
+    pub(super) fn each_of_the_best(
+        &mut self,
+        kernels: &Kernels,
+        k: usize,
+        logits: &[f32],
+        patches: &Patches,
+        mut found: impl FnMut(usize, f32),
+    ) {
         let threshold = self.reached_by(k);
         let (mut copy, mut hits) = ([0.0; BLOCK], [0; BLOCK]);
         kernels.each_at_least(&self.blocks, threshold, |b| {

@@ -4,10 +4,10 @@
 //! what is emitted is then distributed as `p` (Leviathan et al. 2023, <https://arxiv.org/abs/2211.17192>; Chen et al. 2023,
 //! <https://arxiv.org/abs/2302.01318>).
 
-use super::chain::SamplerScratch;
-use super::draw::{check, draw_with, walk};
-use super::kernels::{CHUNK, spread};
 use super::SplitMix64;
+use super::chain::SamplerScratch;
+use super::draw::{check, draw_with, is_weight, walk};
+use super::kernels::{CHUNK, spread};
 use crate::exec::Team;
 use crate::{Error, Result};
 
@@ -47,7 +47,7 @@ pub fn spec_accept_or_correct(
         for ((left, &p), &q) in left.iter_mut().zip(&p[part.clone()]).zip(&q[part]) {
             *left = residual(p, q);
             some |= *left > 0.0;
-            sound &= (p >= 0.0) & (p < f32::INFINITY) & (q >= 0.0) & (q < f32::INFINITY);
+            sound &= is_weight(p) & is_weight(q);
         }
         found[0] = if sound { u64::from(some) } else { UNSOUND };
     });

@@ -1,0 +1,77 @@
+//! Sampling's slots: every backend that runs here against `ref`, bit for bit.
+
+use proptest::prelude::*;
+use rml_backends::{CpuFeatures, KernelTable, Registry};
+use rml_kernels_ref::sampling as reference;
+
+/// A table of each backend but `ref`.
+fn tables() -> Vec<(&'static str, KernelTable)> {
+    let registry = Registry::new(CpuFeatures::detect("").unwrap());
+    let names = registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name());
+    let tables: Vec<_> = names.filter(|n| *n != "ref").map(|n| (n, registry.table_of(n).unwrap())).collect();
+    if tables.is_empty() {
+        eprintln!("SKIPPED: nothing but ref runs here");
+    }
+    tables
+}
+
+fn bits(x: &[f32]) -> Vec<u32> {
+    x.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Numbers of one kind: spread out, from a small set, or any bits at all.
+fn numbers() -> impl Strategy<Value = Vec<f32>> {
+    let n = prop_oneof![0..20_usize, 60..70_usize, 120..300_usize, Just(4096_usize)];
+    (n, 0..4).prop_flat_map(|(n, kind)| {
+        let number = match kind {
+            0 => (-30.0..30.0_f32).boxed(),
+            1 => prop::sample::select(vec![0.0, -0.0, 1.0, -1.0, f32::MAX, f32::MIN, 1e-40]).boxed(),
+            2 => prop::sample::select(vec![-0.0, f32::NEG_INFINITY, -2.0]).boxed(),
+            _ => any::<u32>().prop_map(f32::from_bits).boxed(),
+        };
+        prop::collection::vec(number, n)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn block_max_and_at_least_are_the_reference(x in numbers(), offset in 0..3_usize, pick in any::<prop::sample::Index>()) {
+        let x = &x[offset.min(x.len())..]; // not aligned
+        let n_blocks = x.len().div_ceil(reference::BLOCK);
+        let mut want = vec![f32::NAN; n_blocks];
+        let finite = reference::block_max(x, &mut want);
+        prop_assert_eq!(finite, x.iter().all(|x| x.is_finite()));
+        let threshold = if x.is_empty() { 0.0 } else { x[pick.index(x.len())] };
+        let mut want_found = vec![0; x.len()];
+        let n_want = reference::at_least(x, threshold, &mut want_found);
+        for (name, table) in tables() {
+            let mut got = vec![f32::NAN; n_blocks + 1]; // and a canary
+            prop_assert_eq!(table.block_max.get()(x, &mut got[..n_blocks]), finite, "{}", name);
+            prop_assert!(got[n_blocks].is_nan());
+            prop_assert_eq!(bits(&got[..n_blocks]), bits(&want), "{}", name);
+
+            let mut found = vec![0; x.len() + 5];
+            let n = table.at_least.get()(x, threshold, &mut found);
+            prop_assert_eq!(&found[..n], &want_found[..n_want], "{}", name);
+        }
+    }
+
+    #[test]
+    fn weights_and_their_sums_are_the_reference(x in numbers(), best in -10.0..30.0_f32, sharpness in prop_oneof![0.1..10.0_f32, Just(f32::MAX)]) {
+        let mut want = vec![f32::NAN; x.len()];
+        reference::exp_weights(&x, best, sharpness, &mut want);
+        // Sums are of weights up to 2, so take what is within.
+        let weights: Vec<f32> = want.iter().map(|&w| if w < 2.0 { w } else { 0.0 }).collect();
+        for (name, table) in tables() {
+            let mut got = vec![f32::NAN; x.len()];
+            table.exp_weights.get()(&x, best, sharpness, &mut got);
+            let same = want.iter().zip(&got).all(|(a, b)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan()));
+            prop_assert!(same, "{} {:?} is not {:?}", name, got, want);
+            for scale in [1.0, 0.37, 0.0] {
+                prop_assert_eq!(table.weight_sum.get()(&weights, scale), reference::weight_sum(&weights, scale), "{}", name);
+            }
+        }
+    }
+}
