@@ -110,7 +110,7 @@ impl Session {
     /// [`Error::InvalidArgument`] for a context of 0 or a setting out of range; [`Error::OutOfRange`] if memory is short.
     pub fn new(model: &Arc<Model>, options: SessionOptions) -> Result<Self> {
         let SessionOptions { sampler, seed, context_size, stop_ids, kv, chunk } = options;
-        let sampler = Sampler::new(sampler, model.config().n_vocab)?;
+        let sampler = Sampler::new(sampler, model.config().n_vocab)?.with_kernels(model.table());
         let state = State::with_chunk(model, kv, context_size, chunk)?;
         let cached = Vec::with_capacity(context_size);
         Ok(Session { model: model.clone(), state, cached, sampler, rng: SplitMix64::new(seed), stop_ids, interrupt: Interrupt::default() })
