@@ -1,15 +1,13 @@
-//! Text.
+//! Text: tokens, chat templates, and streams of characters.
 
-/// Stand-in until the text room lands.
-#[derive(Debug)]
-pub struct Tokenizer;
-impl Tokenizer {
-    /// x
-    pub fn from_gguf(_: &crate::model::Gguf) -> crate::Result<Self> {
-        Ok(Tokenizer)
-    }
-    /// x
-    pub fn vocab_size(&self) -> usize {
-        0
-    }
-}
+mod pretokenizer;
+mod python;
+mod stream;
+mod template;
+mod tokenizer;
+mod vocabulary;
+
+pub use stream::{StopStrings, StreamDecoder};
+pub use template::{ChatTemplate, Now, RenderOptions, encode_chat};
+pub use tokenizer::{Encode, Tokenizer};
+pub use vocabulary::{TokenType, Vocabulary, VocabularyKind};
