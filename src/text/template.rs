@@ -1,6 +1,7 @@
 //! Chat templates: Jinja as `transformers` runs it, and prompts whose control tokens come from the template alone.
 
 use chrono::NaiveDateTime;
+use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, Value};
 use serde_json::Value as Json;
 
@@ -62,8 +63,7 @@ impl ChatTemplate {
     /// [`Error::Template`] with the place and the problem.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<Self> {
         let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(|e| error(&e))?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_formatter(python::write);
         environment.add_filter("tojson", python::tojson);
@@ -97,10 +97,10 @@ impl ChatTemplate {
         let now = options.now;
         let strftime = Value::from_function(move |format: String| strftime(now, &format));
         let context = minijinja::context! {
-            messages => Value::serialize(messages),
+            messages => Value::from(minijinja::value::Serde(messages)),
             add_generation_prompt => options.add_generation_prompt,
-            bos_token => self.bos,
-            eos_token => self.eos,
+            bos_token => self.bos.as_str(),
+            eos_token => self.eos.as_str(),
             strftime_now => strftime,
         };
         self.environment.get_template(NAME).and_then(|t| t.render(context)).map_err(|e| error(&e))

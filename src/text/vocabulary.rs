@@ -117,7 +117,7 @@ fn token_id(meta: &Metadata, name: &str, n: usize) -> Result<Option<u32>> {
 
 fn token_types(meta: &Metadata, n: usize) -> Result<Vec<TokenType>> {
     let key = "tokenizer.ggml.token_type";
-    let Some(numbers) = meta.i64s(key)? else { return Ok(vec![TokenType::Normal; n]) };
+    let Some(numbers) = meta.i32s(key)? else { return Ok(vec![TokenType::Normal; n]) };
     if numbers.len() != n {
         return Err(meta.malformed(key, &format!("has {} entries for {n} tokens", numbers.len())));
     }
@@ -137,7 +137,7 @@ fn token_types(meta: &Metadata, n: usize) -> Result<Vec<TokenType>> {
 
 fn scores(meta: &Metadata, n: usize) -> Result<Vec<f32>> {
     let key = "tokenizer.ggml.scores";
-    let scores = meta.required(key, meta.f64s(key)?)?;
+    let scores = meta.required(key, meta.f32s(key)?)?;
     if scores.len() != n || scores.iter().any(|s| s.is_nan()) {
         return Err(meta.malformed(key, &format!("has {} entries for {n} tokens, or one that is no number", scores.len())));
     }
