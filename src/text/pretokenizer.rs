@@ -18,7 +18,7 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 const PRE_TOKENIZERS: [PreTokenizer; 5] = [
-    PreTokenizer { names: &["gpt-2", "gpt2", "default"], patterns: &[GPT2], whole_words: false },
+    PreTokenizer { names: &["gpt-2", "gpt2"], patterns: &[GPT2], whole_words: false },
     PreTokenizer { names: &["llama-bpe", "llama3", "llama-v3"], patterns: &[LLAMA3], whole_words: true },
     PreTokenizer { names: &["qwen2", "deepseek-r1-qwen"], patterns: &[QWEN2], whole_words: false },
     PreTokenizer { names: &["smollm"], patterns: &[r"\p{N}", GPT2], whole_words: false },

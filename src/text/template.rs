@@ -235,13 +235,17 @@ fn for_each_text(value: &mut Json, f: &mut impl FnMut(&mut String)) {
 impl Tokenizer {
     /// The text with `mark` behind the first character of every spelling of a special token, also of overlapping ones.
     fn mark_specials(&self, text: &str, mark: char) -> String {
-        let mut text = text.to_owned();
-        // Marking one spelling may leave another that overlaps it.
-        while let Some((start, _)) = self.first_special(&text) {
+        let mut marked = String::with_capacity(text.len());
+        let mut from = 0;
+        // The search goes on behind the first character, since another spelling may begin inside the one that was broken.
+        while let Some((start, _)) = self.next_special(text, from) {
             let first = text[start..].chars().next().map_or(1, char::len_utf8);
-            text.insert(start + first, mark);
+            marked.push_str(&text[from..start + first]);
+            marked.push(mark);
+            from = start + first;
         }
-        text
+        marked.push_str(&text[from..]);
+        marked
     }
 
     /// Tokens of a prompt with special tokens parsed, `mark` taken out of the text between them.

@@ -176,9 +176,11 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Start and end of the first spelling of a special token.
-    pub(super) fn first_special(&self, text: &str) -> Option<(usize, usize)> {
-        self.special.find(text).next().map(|(start, end, _)| (start, end))
+    /// Start and end of the first spelling of a special token from byte `from` on. Tokens of one character or of
+    /// white space, which an author adds to spell text, are passed over.
+    pub(super) fn next_special(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        let mut found = self.special.find(&text[from..]).map(|(start, end, _)| (from + start, from + end));
+        found.find(|&(start, end)| text[start..end].trim().chars().nth(1).is_some())
     }
 
     /// Puts the tokens that begin and end a text where the model wants them, unless they are there.
@@ -250,10 +252,10 @@ impl Tokenizer {
         for &id in ids {
             let from = bytes.len();
             self.append_bytes(id, special, &mut bytes);
-            // The space that encoding put in front is taken away again.
-            if start_of_text && !self.is_control(id) {
+            // The space that encoding put in front is taken away again; text after another token than BOS got none.
+            if start_of_text && Some(id) != self.vocabulary.bos {
                 start_of_text = false;
-                if bytes.get(from) == Some(&b' ') {
+                if !self.is_control(id) && bytes.get(from) == Some(&b' ') {
                     bytes.remove(from);
                 }
             }
