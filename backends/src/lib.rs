@@ -5,6 +5,7 @@
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
 mod backend;
+pub mod exam;
 mod features;
 pub mod matmul;
 pub mod reference_backend;

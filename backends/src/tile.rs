@@ -28,6 +28,18 @@ impl<'a> TileMut<'a> {
         TileMut { start: matrix.as_mut_ptr(), stride: n, m, cols: 0..n, matrix: PhantomData }
     }
 
+    /// Columns `cols` of a matrix of `m` rows that are `stride` long.
+    ///
+    /// # Panics
+    /// If `matrix` is not `m * stride` long, or `cols` are not within a row.
+    pub fn columns(matrix: &'a mut [f32], m: usize, stride: usize, cols: Range<usize>) -> Self {
+        assert!(cols.start <= cols.end && cols.end <= stride, "columns {cols:?} of rows of {stride}");
+        let mut tile = Self::whole(matrix, m, stride);
+        tile.start = tile.start.wrapping_add(cols.start);
+        tile.cols = cols;
+        tile
+    }
+
     /// Rows `rows`, columns `cols` of a matrix that starts at `matrix` and whose rows are `stride` long.
     ///
     /// # Safety

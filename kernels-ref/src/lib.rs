@@ -9,6 +9,7 @@ pub mod activation;
 pub mod attention;
 pub mod blocks;
 pub mod dequantize;
+pub mod exam;
 pub mod exp;
 pub mod format;
 pub mod gate;
