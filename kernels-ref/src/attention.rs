@@ -128,16 +128,28 @@ impl Fold {
 }
 
 /// Folds the state of a later span into that of the earlier ones, row by row.
+///
+/// - Formula: with `M` the larger maximum, `a = exp(max - M)`, `b = exp(max2 - M)`: `sum a + sum2 b`, `out a + out2 b`.
+/// - Shapes: both as [`SpanState`], for the same rows.
+/// - Requires: spans come in ascending order.
+/// - Numerics: `fma(out, a, out2 * b)`, `sum` likewise; where one side saw no key (`sum` 0) the other stays as it is.
+/// - Cost: one pass, two exponentials a row.
 pub fn merge_spans(so_far: &mut SpanState<'_>, span: &SpanState<'_>) {
-    let d = so_far.out.len() / so_far.max.len();
+    let d = head_size(span);
     for (r, (out, out2)) in so_far.out.chunks_exact_mut(d).zip(span.out.chunks_exact(d)).enumerate() {
         Fold::new(&mut so_far.max[r], &mut so_far.sum[r], span.max[r], span.sum[r]).apply(out, out2);
     }
 }
 
-/// Divides each row by its sum: `out * (1 / sum)`.
+/// Makes the state of all spans the result of attention.
+///
+/// - Formula: `out = out * (1 / sum)`
+/// - Shapes: as [`SpanState`].
+/// - Requires: every row saw a key; one that did not comes out NaN.
+/// - Numerics: two roundings.
+/// - Cost: one pass.
 pub fn finish(state: &mut SpanState<'_>) {
-    let d = state.out.len() / state.sum.len();
+    let d = head_size(state);
     for (out, &sum) in state.out.chunks_exact_mut(d).zip(&*state.sum) {
         let inv = 1.0 / sum;
         for out in out {
@@ -146,12 +158,23 @@ pub fn finish(state: &mut SpanState<'_>) {
     }
 }
 
+/// Numbers in a row of `out`, 1 if there are no rows.
+fn head_size(state: &SpanState<'_>) -> usize {
+    (state.out.len() / state.sum.len().max(1)).max(1)
+}
+
 /// Where component `j` of key `t` stands.
 fn key_index(t: usize, j: usize, d: usize) -> usize {
     (t / KEY_PANEL * d + j) * KEY_PANEL + t % KEY_PANEL
 }
 
-/// Writes key and value (both (d)) of position `t` into the cache of a head; f16 rounds to even.
+/// Writes key and value of position `t` into the cache of a head.
+///
+/// - Formula: the layout of [`crate::kv`].
+/// - Shapes: `key`, `value` (d); the cache for more than `t` positions.
+/// - Requires: equal lengths.
+/// - Numerics: f16 by rounding to even; what is too large becomes infinite.
+/// - Cost: `2 d` numbers, the key's 16 apart.
 pub fn append(kv: &mut KvHeadMut<'_>, t: usize, key: &[f32], value: &[f32]) {
     let d = key.len();
     assert_eq!(d, value.len(), "append");
@@ -168,5 +191,78 @@ pub fn append(kv: &mut KvHeadMut<'_>, t: usize, key: &[f32], value: &[f32]) {
                 v[t * d + j] = value;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One head of size 1 whose keys are 0, so that every key seen weighs the same: the result is the mean of the values.
+    fn mean(first: usize, window: usize) -> f32 {
+        let n = (first + 1).next_multiple_of(KEY_PANEL);
+        let (mut k, mut v) = (vec![f32::NAN; n], vec![f32::NAN; n]);
+        for t in 0..=first {
+            append(&mut KvHeadMut::F32 { k: &mut k, v: &mut v }, t, &[0.0], &[t as f32]);
+        }
+        let kv = KvHead::F32 { k: &k, v: &v };
+        let new = || (vec![f32::NAN; 1], vec![f32::NAN; 1], vec![f32::NAN; 1]);
+        let attend_span = |span| {
+            let (mut out, mut max, mut sum) = new();
+            let span = AttendSpan { q: &[1.0], q_stride: 1, m: 1, g: 1, d: 1, kv, first, window, span, scale: 1.0 };
+            attend(&span, &mut SpanState { out: &mut out, max: &mut max, sum: &mut sum });
+            (out, max, sum)
+        };
+        let (mut out, mut max, mut sum) = attend_span(0);
+        let mut state = SpanState { out: &mut out, max: &mut max, sum: &mut sum };
+        for span in 1..=first / KEY_SPAN {
+            let (mut out, mut max, mut sum) = attend_span(span);
+            merge_spans(&mut state, &SpanState { out: &mut out, max: &mut max, sum: &mut sum });
+        }
+        assert_eq!(state.sum[0], window.min(first + 1) as f32, "exp(0) a key");
+        finish(&mut state);
+        out[0]
+    }
+
+    #[test]
+    fn equal_keys_give_the_mean_of_the_values_seen() {
+        for first in [0, 1, 15, 16, 63, 64, 127, 511, 512, 1023, 1500] {
+            assert!((mean(first, usize::MAX) - first as f32 / 2.0).abs() <= 1e-4 * first as f32, "{first}");
+            for window in [1, 2, 16, 64, 100, 513].into_iter().filter(|window| *window <= first) {
+                let want = first as f32 - (window - 1) as f32 / 2.0;
+                assert!((mean(first, window) - want).abs() <= 1e-4 * want, "{first} {window}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_ln_3_weighs_three() {
+        let mut k = vec![f16::NAN; 32];
+        let mut v = vec![f16::NAN; 32];
+        let kv = &mut KvHeadMut::F16 { k: &mut k, v: &mut v };
+        append(kv, 0, &[0.0, 5.0], &[0.0, 8.0]);
+        append(kv, 1, &[1.0, 5.0], &[4.0, 8.0]);
+        let (mut out, mut max, mut sum) = ([f32::NAN; 2], [f32::NAN; 1], [f32::NAN; 1]);
+        let mut state = SpanState { out: &mut out, max: &mut max, sum: &mut sum };
+        let kv = KvHead::F16 { k: &k, v: &v };
+        let q = [2.0 * 3.0_f32.ln(), 0.0];
+        attend(&AttendSpan { q: &q, q_stride: 2, m: 1, g: 1, d: 2, kv, first: 1, window: usize::MAX, span: 0, scale: 0.5 }, &mut state);
+        finish(&mut state);
+        assert!((out[0] - 3.0).abs() < 1e-6 && (out[1] - 8.0).abs() < 1e-6, "{out:?}");
+    }
+
+    #[test]
+    fn a_span_that_sees_nothing_is_empty_and_changes_nothing() {
+        let (mut out, mut max, mut sum) = ([1.0, 2.0], [0.5], [3.0]);
+        let mut empty = ([9.0; 2], [9.0], [9.0]);
+        let mut later = SpanState { out: &mut empty.0, max: &mut empty.1, sum: &mut empty.2 };
+        let kv = KvHead::F32 { k: &[f32::NAN; 32], v: &[f32::NAN; 32] };
+        let span = AttendSpan { q: &[1.0; 2], q_stride: 2, m: 1, g: 1, d: 2, kv, first: 3, window: usize::MAX, span: 1, scale: 1.0 };
+        attend(&span, &mut later);
+        assert_eq!((&*later.out, &*later.max, &*later.sum), (&[0.0; 2][..], &[f32::NEG_INFINITY][..], &[0.0][..]));
+        let mut state = SpanState { out: &mut out, max: &mut max, sum: &mut sum };
+        merge_spans(&mut state, &later);
+        merge_spans(&mut SpanState { out: &mut [], max: &mut [], sum: &mut [] }, &SpanState { out: &mut [], max: &mut [], sum: &mut [] });
+        assert_eq!((out, max, sum), ([1.0, 2.0], [0.5], [3.0]));
     }
 }

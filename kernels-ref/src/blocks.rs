@@ -82,8 +82,8 @@ impl Block {
                 let (head, offset) = if format == Format::Q5_0 { (2, 16) } else { (4, 0) };
                 let high = u32::from_le_bytes([bytes[head], bytes[head + 1], bytes[head + 2], bytes[head + 3]]);
                 for (i, &b) in bytes[head + 4..].iter().enumerate() {
-                    q[i] = ((b & 15) | (high >> i & 1) as u8 * 16) as i8 - offset;
-                    q[i + 16] = ((b >> 4) | (high >> (i + 16) & 1) as u8 * 16) as i8 - offset;
+                    q[i] = ((b & 15) | ((high >> i & 1) << 4) as u8) as i8 - offset;
+                    q[i + 16] = ((b >> 4) | ((high >> (i + 16) & 1) << 4) as u8) as i8 - offset;
                 }
             }
             Format::Q8_0 => {

@@ -9,7 +9,7 @@ pub const LN2_HI: f32 = 0.693_359_4;
 /// The rest of `ln 2`.
 pub const LN2_LO: f32 = -2.121_944_4e-4;
 /// Coefficients of `(exp(r) - 1 - r) / r^2` for `|r| <= ln 2 / 2`, highest power first (Cephes, `expf`).
-pub const POLYNOMIAL: [f32; 6] = [1.987_569_2e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 5.000_000_1e-1];
+pub const POLYNOMIAL: [f32; 6] = [1.987_569_2e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
 
 /// `e^x`.
 ///

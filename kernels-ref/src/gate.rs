@@ -12,12 +12,18 @@ pub fn silu(x: f32) -> f32 {
 /// `x * sigmoid(2 u)` with `u = sqrt(2 / pi) (x + 0.044715 x^3)`, which equals `x (1 + tanh u) / 2`.
 pub fn gelu(x: f32) -> f32 {
     /// `2 sqrt(2 / pi)`.
-    const SCALE: f32 = 1.595_769_1;
+    const SCALE: f32 = 1.595_769;
     let u = (x * x * x).mul_add(0.044_715, x) * SCALE;
     x / (1.0 + exp(-u))
 }
 
-/// `gate = silu(gate) * up`, element by element. Both (n).
+/// The gate of SwiGLU, in place. Source: Shazeer 2020, arXiv 2002.05202.
+///
+/// - Formula: `gate = silu(gate) * up`, see [`silu`].
+/// - Shapes: both (n).
+/// - Requires: equal lengths.
+/// - Numerics: as written, every step rounded.
+/// - Cost: one pass; an exponential and a division an element.
 pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "silu_mul");
     for (gate, &up) in gate.iter_mut().zip(up) {
@@ -25,7 +31,13 @@ pub fn silu_mul(gate: &mut [f32], up: &[f32]) {
     }
 }
 
-/// `gate = gelu(gate) * up`, element by element. Both (n).
+/// The gate of GEGLU, in place. Source: Shazeer 2020, arXiv 2002.05202.
+///
+/// - Formula: `gate = gelu(gate) * up`, see [`gelu`].
+/// - Shapes: both (n).
+/// - Requires: equal lengths.
+/// - Numerics: as written, every step rounded but the fused `fma(x * x * x, 0.044715, x)`.
+/// - Cost: one pass; an exponential and a division an element.
 pub fn gelu_mul(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "gelu_mul");
     for (gate, &up) in gate.iter_mut().zip(up) {
@@ -33,7 +45,13 @@ pub fn gelu_mul(gate: &mut [f32], up: &[f32]) {
     }
 }
 
-/// `acc += x`, element by element. Both (n).
+/// The residual addition, in place.
+///
+/// - Formula: `acc += x`
+/// - Shapes: both (n).
+/// - Requires: equal lengths.
+/// - Numerics: one rounding.
+/// - Cost: one pass.
 pub fn add(acc: &mut [f32], x: &[f32]) {
     assert_eq!(acc.len(), x.len(), "add");
     for (acc, &x) in acc.iter_mut().zip(x) {

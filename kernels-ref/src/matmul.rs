@@ -107,3 +107,42 @@ fn half_sums(w: &[i8], x: &[i8]) -> [i32; 2] {
     let sum = |w: &[i8], x: &[i8]| w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
     [sum(&w[..16], &x[..16]), sum(&w[16..], &x[16..])]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_by_hand() {
+        let weights: Vec<u8> = [1.0_f32, 2.0, 3.0, -1.0, 0.5, 4.0].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let x = Activations { m: 2, k: 3, data: ActivationData::F32(&[1.0, 10.0, 100.0, 2.0, 0.0, -1.0]) };
+        let mut out = vec![vec![f32::NAN; 2]; 2];
+        matmul(Format::F32, &weights, 0..2, &x, &mut out[..]);
+        assert_eq!(out, [[321.0, 404.0], [-1.0, -6.0]]);
+        let mut out = vec![vec![f32::NAN; 1]; 2];
+        matmul(Format::F32, &weights, 1..2, &x, &mut out[..]);
+        assert_eq!(out, [[404.0], [-6.0]]);
+    }
+
+    /// Q4_1: d = 0.5, m = -1, every weight 3 * 0.5 - 1 = 0.5 but the last, 15 * 0.5 - 1 = 6.5.
+    #[test]
+    fn a_block_by_hand() {
+        let mut block = vec![0x00, 0x38, 0x00, 0xbc];
+        block.extend([0x33; 15]);
+        block.push(0xf3);
+        let mut q = [2_i8; 32];
+        q[31] = -4;
+        // scale 0.25: 31 activations of 0.5 and one of -1; 31 * 0.5 * 0.5 - 6.5 = 1.25.
+        let x = Q8 { q: &q, scale: &[0.25], scaled_sum: &[0.25 * 58.0], sum: &[32, 26] };
+        let mut out = vec![vec![f32::NAN]];
+        matmul(Format::Q4_1, &block, 0..1, &Activations { m: 1, k: 32, data: ActivationData::Q8(x) }, &mut out[..]);
+        assert_eq!(out, [[1.25]]);
+    }
+
+    #[test]
+    fn no_columns_give_zero() {
+        let mut out = vec![vec![f32::NAN; 3]; 2];
+        matmul(Format::F16, &[], 0..3, &Activations { m: 2, k: 0, data: ActivationData::F32(&[]) }, &mut out[..]);
+        assert_eq!(out, [[0.0; 3]; 2]);
+    }
+}

@@ -19,7 +19,9 @@ pub fn rope_pairs(x: &mut [f32], d: usize, cos: &[f32], sin: &[f32]) {
     }
 }
 
-/// Rotates components `(j, j + n_rot / 2)` of each head; otherwise as [`rope_pairs`].
+/// Rotates components `(j, j + n_rot / 2)` of each head.
+///
+/// Formula, shapes, requirements, numerics and cost are those of [`rope_pairs`].
 pub fn rope_halves(x: &mut [f32], d: usize, cos: &[f32], sin: &[f32]) {
     check(x, d, cos, sin);
     for head in x.chunks_exact_mut(d) {
@@ -44,7 +46,13 @@ pub fn inverse_frequencies(base: f32, n_rot: usize) -> Vec<f32> {
     (0..n_rot / 2).map(|j| libm::pow(f64::from(base), -((2 * j) as f64) / n_rot as f64) as f32).collect()
 }
 
-/// Cosines and sines of `position * frequency`, computed in f64 and rounded once. All (n_rot / 2).
+/// Cosines and sines of the angles of a position.
+///
+/// - Formula: `cos[j] = cos(position * frequencies[j])`, `sin[j]` likewise.
+/// - Shapes: all (n_rot / 2).
+/// - Requires: equal lengths.
+/// - Numerics: f64, rounded once to f32; the same bits on every platform.
+/// - Cost: a cosine and a sine each, once a position.
 pub fn angles(position: usize, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
     for ((&f, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
         let angle = position as f64 * f64::from(f);

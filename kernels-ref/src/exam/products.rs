@@ -33,6 +33,12 @@ pub struct Tile<'a> {
     pub cols: Range<usize>,
 }
 
+impl matmul::Output for Tile<'_> {
+    fn row(&mut self, i: usize) -> &mut [f32] {
+        &mut self.cells[i * self.stride..][self.cols.clone()]
+    }
+}
+
 /// A matrix product that sits the exam.
 pub trait Product {
     /// Its name.
@@ -113,14 +119,14 @@ fn independence(exam: &mut Exam, kernel: &dyn Product, shape: Shape) {
             let setting = Setting::new(kernel, shape, fills, random)?;
             let panel = setting.panels.rows;
             let panels: Vec<_> = (0..n.div_ceil(panel)).map(|p| p * panel..n.min((p + 1) * panel)).collect();
-            let whole = setting.multiply(kernel, 0..m, &[0..n], random)?;
+            let whole = setting.whole(kernel, 0..m, random)?;
             equal(&setting.multiply(kernel, 0..m, &panels, random)?, &whole)
         });
         exam.case(kernel.id(), "matmul_tokens_are_independent_of_batch", &line, |random| {
             let setting = Setting::new(kernel, shape, fills, random)?;
-            let whole = setting.multiply(kernel, 0..m, &[0..n], random)?;
+            let whole = setting.whole(kernel, 0..m, random)?;
             for i in 0..m {
-                let alone = setting.multiply(kernel, i..i + 1, &[0..n], random)?;
+                let alone = setting.whole(kernel, i..i + 1, random)?;
                 equal(&alone, &whole[i * n..][..n]).map_err(|fault| fault.of(&format!("token {i}")))?;
             }
             Ok(())
@@ -131,7 +137,7 @@ fn independence(exam: &mut Exam, kernel: &dyn Product, shape: Shape) {
         let mut results = [0x00, 0xff].map(|poison| {
             let random = &mut before.clone();
             let setting = Setting::poisoned(kernel, shape, fills, poison, random)?;
-            setting.multiply(kernel, 0..m, &[0..n], random)
+            setting.whole(kernel, 0..m, random)
         });
         let [first, second] = &mut results;
         match (first, second) {
@@ -186,14 +192,14 @@ fn accuracy(exam: &mut Exam, kernel: &dyn Product, k: usize) {
         if kernel.exact() {
             exam.case(kernel.id(), "matmul_is_accurate_given_its_activations", &line, |random| {
                 let setting = Setting::new(kernel, shape, fills, random)?;
-                let got = setting.multiply(kernel, 0..m, &[0..n], random)?;
+                let got = setting.whole(kernel, 0..m, random)?;
                 let (want, terms) = setting.exact(format, &setting.activations_taken());
                 within(&got, &want, |i| bounds::PRODUCT * terms[i])
             });
         }
         exam.case(kernel.id(), "matmul_is_accurate_given_f32_activations", &line, |random| {
             let setting = Setting::new(kernel, shape, fills, random)?;
-            let got = setting.multiply(kernel, 0..m, &[0..n], random)?;
+            let got = setting.whole(kernel, 0..m, random)?;
             let (want, _) = setting.exact(format, &setting.x);
             let bound = match (fill, quantized, format) {
                 (_, false, Format::F32 | Format::F16) => bounds::PRODUCT_FLOAT,
@@ -284,6 +290,11 @@ impl Setting {
             ActivationKind::Q8 => quantized(&x, m, k, around, random),
         };
         Ok(Setting { shape, rows, panels, packed, x, taken })
+    }
+
+    /// Tokens `tokens` times all weights, in one tile. (tokens, n)
+    fn whole(&self, kernel: &dyn Product, tokens: Range<usize>, random: &mut Random) -> Result<Vec<f32>, Fault> {
+        self.multiply(kernel, tokens, std::slice::from_ref(&(0..self.shape.n)), random)
     }
 
     /// Tokens `tokens` times all weights, tile by tile. (tokens, n)
