@@ -2,12 +2,12 @@
 //!
 //! What each file is for and how to remake it: `fixtures/README.md`.
 
+mod compare;
+
 use std::path::PathBuf;
 
-use rml::decode::{KvType, Rows, State};
-use rml::model::registry;
-use rml::{LoadOptions, Model};
-use serde_json::Value;
+use compare::{best, first_difference, ids, kl, load, mean, read_f32, read_json, run, runnable};
+use rml::decode::KvType;
 
 /// Bound of a model of floats, as mean squared error over mean squared logit. rml and llama.cpp both compute in f32 but sum
 /// in other orders: sums of up to 96 products that differ by about sqrt(96) 2^-24 = 6e-7 of their size, a dozen of them in a
@@ -35,52 +35,25 @@ struct Sequence {
     positions: Vec<usize>,
 }
 
-fn numbers(v: &Value) -> Vec<u32> {
-    v.as_array().expect("a list").iter().map(|x| x.as_u64().expect("a number") as u32).collect()
-}
-
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures/models")
 }
 
-fn expected() -> Value {
-    serde_json::from_slice(&std::fs::read(folder().join("expected.json")).expect("expected.json")).expect("JSON")
-}
-
 fn fixtures() -> (Vec<Sequence>, Vec<Fixture>) {
-    let all = expected();
+    let all = read_json(&folder().join("expected.json"));
     let n_vocab = all["vocab"].as_u64().expect("vocab") as usize;
     let sequences: Vec<_> = (all["sequences"].as_array().expect("sequences").iter())
-        .map(|s| Sequence { tokens: numbers(&s["tokens"]), positions: numbers(&s["positions"]).iter().map(|&p| p as usize).collect() })
+        .map(|s| Sequence { tokens: ids(&s["tokens"]), positions: ids(&s["positions"]).iter().map(|&p| p as usize).collect() })
         .collect();
     let fixtures = (all["models"].as_array().expect("models").iter())
         .map(|m| {
             let file = |key: &str| folder().join(m[key].as_str().expect("a file name"));
-            let bytes = std::fs::read(file("logits")).expect("logits");
-            let expected: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+            let expected = read_f32(&file("logits"));
             assert_eq!(expected.len(), n_vocab * sequences.iter().map(|s| s.positions.len()).sum::<usize>(), "a row a position");
             Fixture { name: m["model"].as_str().expect("a name").to_owned(), path: file("model"), expected }
         })
         .collect();
     (sequences, fixtures)
-}
-
-fn load(fixture: &Fixture, backend: &str, threads: usize) -> Model {
-    let options = LoadOptions { backend: Some(backend.to_owned()), threads, ..LoadOptions::default() };
-    Model::load(&fixture.path, &options).unwrap_or_else(|e| panic!("{backend}: {e}"))
-}
-
-/// Logits of every token, run in pieces of these lengths, the last one repeated. (tokens, n_vocab)
-fn run(model: &Model, kv: KvType, pieces: &[usize], tokens: &[u32]) -> Vec<f32> {
-    let mut state = State::new(model, kv, tokens.len()).expect("a state");
-    let mut lengths = pieces.iter().chain(std::iter::repeat(&pieces[pieces.len() - 1]));
-    let (mut logits, mut rest) = (Vec::new(), tokens);
-    while !rest.is_empty() {
-        let (piece, after) = rest.split_at(rest.len().min(*lengths.next().expect("endless")));
-        logits.extend_from_slice(state.forward(model, piece, Rows::All).expect("a pass"));
-        rest = after;
-    }
-    logits
 }
 
 /// The rows at these positions, one after the other.
@@ -93,42 +66,19 @@ fn nmse(expected: &[f32], got: &[f32]) -> f64 {
     error / expected.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
 }
 
-fn log_softmax(x: &[f32]) -> Vec<f64> {
-    let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = x.iter().map(|x| f64::from(x - max).exp()).sum();
-    x.iter().map(|x| f64::from(x - max) - sum.ln()).collect()
-}
-
-fn kl(expected: &[f32], got: &[f32]) -> f64 {
-    log_softmax(expected).iter().zip(log_softmax(got)).map(|(p, q)| p.exp() * (p - q)).sum()
-}
-
-/// The best token, and how far the second best is behind it.
-fn best(x: &[f32]) -> (usize, f32) {
-    let mut order: Vec<usize> = (0..x.len()).collect();
-    order.sort_by(|&a, &b| x[b].total_cmp(&x[a]));
-    (order[0], x[order[0]] - x[order[1]])
-}
-
-/// Names of the backends that run here.
-fn runnable() -> Vec<&'static str> {
-    let registry = registry().expect("a registry");
-    registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name()).collect()
-}
-
 #[test]
 fn logits_are_those_of_llama_cpp() {
     let (sequences, fixtures) = fixtures();
     let mut wrong = Vec::new();
     for fixture in &fixtures {
-        let model = load(fixture, "ref", 2);
+        let model = load(&fixture.path, "ref", 2);
         let n_vocab = model.config().n_vocab;
         let quantized = fixture.name.starts_with(['q', 'k']);
         for kv in [KvType::F32, KvType::F16] {
             let got: Vec<f32> = sequences.iter().flat_map(|s| rows(&run(&model, kv, &[512], &s.tokens), n_vocab, &s.positions)).collect();
             let pairs = || fixture.expected.chunks(n_vocab).zip(got.chunks(n_vocab));
             let nmse = nmse(&fixture.expected, &got);
-            let mean_kl = pairs().map(|(a, b)| kl(a, b)).sum::<f64>() / pairs().count() as f64;
+            let mean_kl = mean(&pairs().map(|(a, b)| kl(a, b)).collect::<Vec<_>>());
             let allowed_gap = if quantized { QUANTIZED_GAP } else { 0.0 };
             let turned = pairs().filter(|(a, b)| best(a).0 != best(b).0 && best(a).1 > allowed_gap).count();
             let line = format!("{} kv {kv:?}: nmse {nmse:.1e}, mean KL {mean_kl:.2e}, {turned} clear arg maxima differ", fixture.name);
@@ -159,24 +109,18 @@ fn logits_are_the_same_bits_on_every_backend_thread_count_and_chunk_size() {
     let tokens = &sequences.last().expect("sequences").tokens;
     let mut wrong = Vec::new();
     for fixture in &fixtures {
-        let reference = load(fixture, "ref", 1);
+        let reference = load(&fixture.path, "ref", 1);
         let n_vocab = reference.config().n_vocab;
         let expected = [KvType::F32, KvType::F16].map(|kv| (kv, run(&reference, kv, &[512], tokens)));
         for backend in runnable() {
             for threads in 1..=3 {
-                let model = load(fixture, backend, threads);
+                let model = load(&fixture.path, backend, threads);
                 for chunk in [1, 7, 64, 512] {
                     for (kv, expected) in &expected {
                         let got = run(&model, *kv, &pieces(chunk), tokens);
-                        if let Some(i) = (0..expected.len()).find(|&i| expected[i].to_bits() != got[i].to_bits()) {
-                            wrong.push(format!(
-                                "{} on {backend}, {threads} threads, chunks of {chunk}, kv {kv:?}: position {} logit {} is {}, not {}",
-                                fixture.name,
-                                i / n_vocab,
-                                i % n_vocab,
-                                got[i],
-                                expected[i]
-                            ));
+                        if let Some(difference) = first_difference(expected, &got, n_vocab) {
+                            let name = &fixture.name;
+                            wrong.push(format!("{name} on {backend}, {threads} threads, chunks of {chunk}, kv {kv:?}: {difference}"));
                         }
                     }
                 }
