@@ -4,6 +4,7 @@
 pub mod decode;
 mod error;
 pub mod exec;
+pub mod fetch;
 pub mod generate;
 pub mod model;
 pub mod text;
