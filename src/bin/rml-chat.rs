@@ -1,1 +1,5 @@
-fn main() {}
+//! `rml-chat`: a conversation with a model. See [`rml::chat`].
+
+fn main() -> std::process::ExitCode {
+    rml::chat::main()
+}

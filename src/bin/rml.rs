@@ -1,1 +1,5 @@
-fn main() {}
+//! `rml`: the toolbox. See [`rml::toolbox`].
+
+fn main() -> std::process::ExitCode {
+    rml::toolbox::main()
+}

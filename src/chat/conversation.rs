@@ -1,0 +1,173 @@
+//! The conversation: turns, commands, and what becomes of a turn that fails. It knows neither model nor terminal.
+//!
+//! The transcript holds only turns that were answered: one that fails or is interrupted before its first word is taken back, so
+//! the conversation goes on as if it had not been made.
+
+use std::ops::ControlFlow;
+
+use super::input::{Line, Lines};
+use super::interrupt::CtrlC;
+use super::report;
+use crate::program::{Halt, Screen, note};
+use crate::generate::{GenerationStats, StopReason};
+use crate::text::Message;
+use crate::{Error, Result};
+
+/// Who answers.
+pub(super) trait Speaker {
+    /// Replies to the conversation so far, handing text to `show` as it comes, until that breaks.
+    fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Reply>;
+
+    /// Forgets everything.
+    fn reset(&mut self);
+}
+
+/// A reply that came to its end, by whatever reason.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) text: String,
+    pub(super) stats: GenerationStats,
+}
+
+pub(super) const HELP: &str = "\
+/reset   start over, with nothing said
+/forget  take back the oldest question and its answer, to make room
+/help    this list
+An empty line or Ctrl-D quits. Ctrl-C ends a reply; at an empty prompt a second one quits.
+Begin a line with a space to say something that looks like a command.";
+
+/// What was said, and who answers.
+pub(super) struct Conversation<'a> {
+    speaker: &'a mut dyn Speaker,
+    screen: &'a mut Screen,
+    ctrl_c: &'a CtrlC,
+    system: Option<String>,
+    transcript: Vec<Message>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn new(speaker: &'a mut dyn Speaker, screen: &'a mut Screen, ctrl_c: &'a CtrlC, system: Option<String>) -> Self {
+        let mut conversation = Conversation { speaker, screen, ctrl_c, system, transcript: Vec::new() };
+        conversation.start_over();
+        conversation
+    }
+
+    /// Takes turns until the input ends. Turns that fail are told of and passed over; of a script they fail the program in the end.
+    pub(super) fn run(&mut self, lines: &mut dyn Lines) -> Result<(), Halt> {
+        let mut failed = None;
+        loop {
+            self.ctrl_c.wait_for_input();
+            let line = match lines.next_line()? {
+                Line::End => break,
+                Line::Interrupted { empty: true } if self.ctrl_c.press() >= 2 => break,
+                Line::Interrupted { empty: true } => {
+                    note("(Ctrl-C again, or an empty line, quits)");
+                    continue;
+                }
+                Line::Interrupted { empty: false } => continue,
+                Line::Text(line) => line,
+            };
+            self.ctrl_c.forget_presses();
+            match line.trim_end() {
+                "" => break,
+                command if is_command(command) => self.command(command),
+                _ => match self.turn(line.trim()) {
+                    Err(Halt::Failed(reason)) => {
+                        note(&reason);
+                        failed = Some(reason);
+                    }
+                    done => done?,
+                },
+            }
+        }
+        match failed {
+            Some(_) if !lines.is_interactive() => Err(Halt::Failed("not every turn was answered".into())),
+            _ => Ok(()),
+        }
+    }
+
+    /// One turn: the user's text, and the reply on the screen.
+    pub(super) fn turn(&mut self, text: &str) -> Result<(), Halt> {
+        self.transcript.push(Message::new("user", text));
+        let mut shown = Ok(());
+        let mut last = '\n';
+        self.ctrl_c.begin_reply();
+        let screen = &mut *self.screen;
+        let reply = self.speaker.reply(&self.transcript, &mut |piece| {
+            last = piece.chars().next_back().unwrap_or(last);
+            shown = screen.show(piece);
+            if shown.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        self.ctrl_c.end_reply();
+        shown?;
+        if last != '\n' {
+            self.screen.show("\n")?;
+        }
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.transcript.pop();
+                return Err(self.explained(error));
+            }
+        };
+        report::after_reply(&reply.stats);
+        if reply.text.is_empty() && reply.stats.stop == StopReason::Interrupted {
+            self.transcript.pop();
+        } else {
+            self.transcript.push(Message::new("assistant", &reply.text));
+        }
+        Ok(())
+    }
+
+    /// An error, and what can be done if the conversation has outgrown the context.
+    fn explained(&self, error: Error) -> Halt {
+        match error {
+            Error::OutOfRange { name: "prompt", reason } => {
+                let ways = match self.turns() {
+                    0 => "say it in fewer words, or start again with a larger --ctx",
+                    _ => "/forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx",
+                };
+                Halt::Failed(format!("the context is full: {reason}. Your last line was not taken; what was said before is kept. {ways}."))
+            }
+            other => other.into(),
+        }
+    }
+
+    /// Turns that were answered.
+    fn turns(&self) -> usize {
+        self.transcript.iter().filter(|m| m.role == "assistant").count()
+    }
+
+    fn command(&mut self, command: &str) {
+        match command {
+            "/reset" => {
+                self.start_over();
+                note("(starting over)");
+            }
+            "/forget" => {
+                let first = usize::from(self.system.is_some());
+                let there = self.turns() > 0;
+                if there {
+                    self.transcript.drain(first..first + 2);
+                }
+                let left = self.turns();
+                note(&if there { format!("(the oldest turn is forgotten; {left} left)") } else { "(there is nothing to forget)".into() });
+            }
+            "/help" => note(HELP),
+            other => note(&format!("(there is no command {other}; /help lists them)")),
+        }
+    }
+
+    fn start_over(&mut self) {
+        self.speaker.reset();
+        self.transcript = self.system.iter().map(|text| Message::new("system", text)).collect();
+    }
+}
+
+/// One word after a slash at the very start; `/etc/hosts` and `/ 2` are talk.
+fn is_command(line: &str) -> bool {
+    line.strip_prefix('/').is_some_and(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic()))
+}
+
+#[cfg(test)]
+mod tests;

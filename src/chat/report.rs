@@ -1,0 +1,52 @@
+//! What is said after a reply, and about the model before the first.
+
+use crate::program::note;
+use crate::generate::{GenerationStats, StopReason};
+
+/// The statistics of a reply, and why it ended if that was not its natural end.
+pub(super) fn after_reply(stats: &GenerationStats) {
+    let cut = match stats.stop {
+        StopReason::StopId | StopReason::Callback => None,
+        StopReason::Limit => Some("cut at --max-tokens"),
+        StopReason::ContextFull => {
+            Some("cut, since the context is full: /forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx")
+        }
+        StopReason::Interrupted => Some("interrupted"),
+    };
+    if let Some(why) = cut {
+        note(&format!("(the reply was {why})"));
+    }
+    note(&statistics(stats));
+}
+
+/// `[prompt 34 tokens (21 cached), 812.3 tok/s; reply 57 tokens, 92.1 tok/s]`: what was run of the prompt, and the rates of both.
+fn statistics(stats: &GenerationStats) -> String {
+    let GenerationStats { prompt_tokens, reused_tokens, generated_tokens, prefill_seconds, decode_seconds, .. } = *stats;
+    let prefill = rate(prompt_tokens, prefill_seconds);
+    let decode = rate(generated_tokens, decode_seconds);
+    format!("[prompt {prompt_tokens} tokens ({reused_tokens} cached), prefill {prefill}; reply {generated_tokens} tokens, decode {decode}]")
+}
+
+fn rate(tokens: usize, seconds: f64) -> String {
+    if tokens == 0 || seconds <= 0.0 { "- tok/s".into() } else { format!("{:.1} tok/s", tokens as f64 / seconds) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_tokens_over_seconds() {
+        let stats = GenerationStats {
+            prompt_tokens: 30,
+            reused_tokens: 4,
+            generated_tokens: 10,
+            prefill_seconds: 0.5,
+            decode_seconds: 4.0,
+            stop: StopReason::StopId,
+        };
+        assert_eq!(statistics(&stats), "[prompt 30 tokens (4 cached), prefill 60.0 tok/s; reply 10 tokens, decode 2.5 tok/s]");
+        let nothing = GenerationStats { prompt_tokens: 0, generated_tokens: 0, decode_seconds: 0.0, ..stats };
+        assert_eq!(statistics(&nothing), "[prompt 0 tokens (4 cached), prefill - tok/s; reply 0 tokens, decode - tok/s]");
+    }
+}

@@ -1,0 +1,25 @@
+//! Values of flags that both programs take.
+
+use super::Halt;
+use crate::decode::KvType;
+
+/// What `--kv` may name.
+pub(crate) const KV_NAMES: [&str; 3] = ["f16", "f32", "i8"];
+
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&n| n >= 1).ok_or_else(|| "it must be a whole number from 1 up".into())
+}
+
+pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
+    at_least_one(text).ok().filter(|&n| n <= 1024).ok_or_else(|| "it must be a whole number from 1 to 1024".into())
+}
+
+/// The cache type called `name`.
+pub(crate) fn kv_type(name: &str) -> Result<KvType, Halt> {
+    match name {
+        "f16" => Ok(KvType::F16),
+        "f32" => Ok(KvType::F32),
+        "i8" => Err(Halt::Usage("--kv i8: caches of 8-bit integers are not available yet; use f16 or f32".into())),
+        _ => Err(Halt::Usage(format!("--kv {name}: it must be f16 or f32"))),
+    }
+}
