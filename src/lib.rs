@@ -1,12 +1,14 @@
 //! Language models on the CPU: fast, and reproducible to the bit.
 #![deny(unsafe_code)]
 
+pub mod chat;
 pub mod decode;
 mod error;
 pub mod exec;
 pub mod fetch;
 pub mod generate;
 pub mod model;
+mod program;
 pub mod text;
 pub mod toolbox;
 

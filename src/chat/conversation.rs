@@ -5,18 +5,33 @@
 
 use std::ops::ControlFlow;
 
+use serde::Serialize;
+
 use super::input::{Line, Lines};
 use super::interrupt::CtrlC;
 use super::report;
-use crate::program::{Halt, Screen, note};
 use crate::generate::{GenerationStats, StopReason};
-use crate::text::Message;
-use crate::{Error, Result};
+use crate::program::{Halt, Screen};
+use crate::{Error, Result as Outcome};
+
+/// One turn of a conversation, as chat templates take it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Message {
+    /// `system`, `user` or `assistant`.
+    pub(super) role: &'static str,
+    pub(super) content: String,
+}
+
+impl Message {
+    fn new(role: &'static str, content: &str) -> Self {
+        Message { role, content: content.to_owned() }
+    }
+}
 
 /// Who answers.
 pub(super) trait Speaker {
     /// Replies to the conversation so far, handing text to `show` as it comes, until that breaks.
-    fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Reply>;
+    fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Outcome<Reply>;
 
     /// Forgets everything.
     fn reset(&mut self);
@@ -56,15 +71,17 @@ impl<'a> Conversation<'a> {
     pub(super) fn run(&mut self, lines: &mut dyn Lines) -> Result<(), Halt> {
         let mut failed = None;
         loop {
-            self.ctrl_c.wait_for_input();
             let line = match lines.next_line()? {
                 Line::End => break,
                 Line::Interrupted { empty: true } if self.ctrl_c.press() >= 2 => break,
                 Line::Interrupted { empty: true } => {
-                    note("(Ctrl-C again, or an empty line, quits)");
+                    self.screen.note("(Ctrl-C again, or an empty line, quits)");
                     continue;
                 }
-                Line::Interrupted { empty: false } => continue,
+                Line::Interrupted { empty: false } => {
+                    self.ctrl_c.forget_presses();
+                    continue;
+                }
                 Line::Text(line) => line,
             };
             self.ctrl_c.forget_presses();
@@ -73,10 +90,10 @@ impl<'a> Conversation<'a> {
                 command if is_command(command) => self.command(command),
                 _ => match self.turn(line.trim()) {
                     Err(Halt::Failed(reason)) => {
-                        note(&reason);
+                        self.screen.note(&reason);
                         failed = Some(reason);
                     }
-                    done => done?,
+                    done => _ = done?,
                 },
             }
         }
@@ -87,7 +104,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// One turn: the user's text, and the reply on the screen.
-    pub(super) fn turn(&mut self, text: &str) -> Result<(), Halt> {
+    pub(super) fn turn(&mut self, text: &str) -> Result<StopReason, Halt> {
         self.transcript.push(Message::new("user", text));
         let mut shown = Ok(());
         let mut last = '\n';
@@ -110,24 +127,24 @@ impl<'a> Conversation<'a> {
                 return Err(self.explained(error));
             }
         };
-        report::after_reply(&reply.stats);
+        report::after_reply(self.screen, &reply.stats);
         if reply.text.is_empty() && reply.stats.stop == StopReason::Interrupted {
             self.transcript.pop();
         } else {
             self.transcript.push(Message::new("assistant", &reply.text));
         }
-        Ok(())
+        Ok(reply.stats.stop)
     }
 
     /// An error, and what can be done if the conversation has outgrown the context.
     fn explained(&self, error: Error) -> Halt {
         match error {
             Error::OutOfRange { name: "prompt", reason } => {
-                let ways = match self.turns() {
-                    0 => "say it in fewer words, or start again with a larger --ctx",
-                    _ => "/forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx",
+                let kept = match self.turns() {
+                    0 => "",
+                    _ => ". The conversation is kept without this line: /forget takes back its oldest turn, /reset starts over",
                 };
-                Halt::Failed(format!("the context is full: {reason}. Your last line was not taken; what was said before is kept. {ways}."))
+                Halt::Failed(format!("the context is full: {reason} (--ctx){kept}"))
             }
             other => other.into(),
         }
@@ -142,7 +159,7 @@ impl<'a> Conversation<'a> {
         match command {
             "/reset" => {
                 self.start_over();
-                note("(starting over)");
+                self.screen.note("(starting over)");
             }
             "/forget" => {
                 let first = usize::from(self.system.is_some());
@@ -151,10 +168,14 @@ impl<'a> Conversation<'a> {
                     self.transcript.drain(first..first + 2);
                 }
                 let left = self.turns();
-                note(&if there { format!("(the oldest turn is forgotten; {left} left)") } else { "(there is nothing to forget)".into() });
+                self.screen.note(&if there {
+                    format!("(the oldest turn is forgotten; {left} left)")
+                } else {
+                    "(there is nothing to forget)".into()
+                });
             }
-            "/help" => note(HELP),
-            other => note(&format!("(there is no command {other}; /help lists them)")),
+            "/help" => self.screen.note(HELP),
+            other => self.screen.note(&format!("(there is no command {other}; /help lists them)")),
         }
     }
 

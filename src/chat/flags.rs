@@ -145,10 +145,30 @@ mod tests {
     #[test]
     fn every_range_is_checked() {
         let bad = [
-            ["--temp", "-0.1"], ["--temp", "nan"], ["--temp", "inf"], ["--temp", "warm"], ["--top-k", "-1"], ["--top-k", "1.5"],
-            ["--top-p", "0"], ["--top-p", "1.01"], ["--top-p", "-1"], ["--min-p", "1"], ["--min-p", "-0.1"], ["--repeat-penalty", "0"],
-            ["--repeat-penalty", "-1"], ["--repeat-penalty", "nan"], ["--seed", "-1"], ["--ctx", "0"], ["--ctx", "-5"], ["--ctx", "99999999999999999999"],
-            ["--kv", "f64"], ["--kv", "i8"], ["--max-tokens", "0"], ["--threads", "0"], ["--threads", "1025"], ["--draft", "lookup"],
+            ["--temp", "-0.1"],
+            ["--temp", "nan"],
+            ["--temp", "inf"],
+            ["--temp", "warm"],
+            ["--top-k", "-1"],
+            ["--top-k", "1.5"],
+            ["--top-p", "0"],
+            ["--top-p", "1.01"],
+            ["--top-p", "-1"],
+            ["--min-p", "1"],
+            ["--min-p", "-0.1"],
+            ["--repeat-penalty", "0"],
+            ["--repeat-penalty", "-1"],
+            ["--repeat-penalty", "nan"],
+            ["--seed", "-1"],
+            ["--ctx", "0"],
+            ["--ctx", "-5"],
+            ["--ctx", "99999999999999999999"],
+            ["--kv", "f64"],
+            ["--kv", "i8"],
+            ["--max-tokens", "0"],
+            ["--threads", "0"],
+            ["--threads", "1025"],
+            ["--draft", "lookup"],
             ["--draft-tokens", "0"],
         ];
         for [flag, value] in bad {
@@ -158,7 +178,9 @@ mod tests {
             };
             assert!(refused, "{flag} {value}");
         }
-        for [flag, value] in [["--temp", "0"], ["--top-k", "0"], ["--top-p", "1"], ["--min-p", "0"], ["--repeat-penalty", "0.5"], ["--draft", "none"]] {
+        for [flag, value] in
+            [["--temp", "0"], ["--top-k", "0"], ["--top-p", "1"], ["--min-p", "0"], ["--repeat-penalty", "0.5"], ["--draft", "none"]]
+        {
             let flags = Flags::parse_from(["rml-chat", flag, value]);
             assert!(flags.sampler().is_ok() && flags.check_draft().is_ok(), "{flag} {value}");
         }

@@ -18,7 +18,9 @@ const PROMPT: &str = "> ";
 pub(super) enum Line {
     Text(String),
     /// Ctrl-C, at an empty prompt or in mid-line, which is then thrown away.
-    Interrupted { empty: bool },
+    Interrupted {
+        empty: bool,
+    },
     End,
 }
 
@@ -31,11 +33,15 @@ pub(super) trait Lines {
 
 /// Lines of standard input: edited if both it and the screen are a terminal.
 pub(super) fn of_stdin(screen_is_terminal: bool) -> Result<Box<dyn Lines>, Halt> {
-    let is_terminal = io::stdin().is_terminal();
-    if is_terminal && screen_is_terminal {
+    if is_person() && screen_is_terminal {
         return Ok(Box::new(Edited::new().map_err(|e| Halt::Failed(format!("the terminal cannot be used: {e}")))?));
     }
-    Ok(Box::new(Plain { input: Box::new(io::stdin().lock()), prompts: is_terminal, n_lines: 0 }))
+    Ok(Box::new(Plain { input: Box::new(io::stdin().lock()), prompts: is_person(), n_lines: 0 }))
+}
+
+/// Whether a person types at standard input.
+pub(super) fn is_person() -> bool {
+    io::stdin().is_terminal()
 }
 
 /// All of standard input, as the prompt of `-p -`.

@@ -7,8 +7,8 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::program::note;
 use crate::generate::Interrupt;
+use crate::program::note;
 
 /// Presses during a reply after which it is plain that the step at hand takes too long to be waited for.
 const INSISTENT: u32 = 3;

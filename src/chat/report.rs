@@ -1,22 +1,22 @@
 //! What is said after a reply, and about the model before the first.
 
-use crate::program::note;
 use crate::generate::{GenerationStats, StopReason};
+use crate::program::Screen;
 
 /// The statistics of a reply, and why it ended if that was not its natural end.
-pub(super) fn after_reply(stats: &GenerationStats) {
+pub(super) fn after_reply(screen: &mut Screen, stats: &GenerationStats) {
     let cut = match stats.stop {
         StopReason::StopId | StopReason::Callback => None,
         StopReason::Limit => Some("cut at --max-tokens"),
-        StopReason::ContextFull => {
-            Some("cut, since the context is full: /forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx")
-        }
+        StopReason::ContextFull => Some(
+            "cut, since the context is full: /forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx",
+        ),
         StopReason::Interrupted => Some("interrupted"),
     };
     if let Some(why) = cut {
-        note(&format!("(the reply was {why})"));
+        screen.note(&format!("(the reply was {why})"));
     }
-    note(&statistics(stats));
+    screen.note(&statistics(stats));
 }
 
 /// `[prompt 34 tokens (21 cached), 812.3 tok/s; reply 57 tokens, 92.1 tok/s]`: what was run of the prompt, and the rates of both.

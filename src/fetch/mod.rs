@@ -97,7 +97,13 @@ impl Fetcher {
     fn hub(&self, repo: &str, file: Option<&str>) -> Result<PathBuf> {
         let folder = self.cache.join("hf").join(repo);
         let hub = Hub::new(self);
-        let fetched = |file: &str| self.hub_file(&hub, repo, file, &folder.join(file));
+        let fetched = |file: &str| -> Result<PathBuf> {
+            let mut paths = Vec::new();
+            for part in source::parts(file) {
+                paths.push(self.hub_file(&hub, repo, &part, &folder.join(&part))?);
+            }
+            Ok(paths.swap_remove(0))
+        };
         if let Some(file) = file.filter(|f| source::is_gguf(Path::new(f))) {
             return fetched(file);
         }

@@ -47,6 +47,34 @@ pub(super) fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
 }
 
+/// Whether a path is of a GGUF file, and not of a later file of a set.
+fn is_model(path: &Path) -> bool {
+    is_gguf(path) && is_first(&path.to_string_lossy())
+}
+
+/// All files of the set that `file` is one of, in order: itself alone, as a rule. A set's files are `NAME-00001-of-00003.gguf` and so on.
+pub(super) fn parts(file: &str) -> Vec<String> {
+    match set(file) {
+        Some((name, count, extension)) => (1..=count).map(|i| format!("{name}-{i:05}-of-{count:05}{extension}")).collect(),
+        None => vec![file.to_owned()],
+    }
+}
+
+/// Whether a file is a model's only or first one.
+fn is_first(file: &str) -> bool {
+    parts(file)[0] == file
+}
+
+/// Name, number of files, and extension of a set.
+fn set(file: &str) -> Option<(&str, usize, &str)> {
+    let (stem, extension) = file.split_at_checked(file.len().checked_sub(5)?)?;
+    let (rest, count) = stem.rsplit_once("-of-")?;
+    let (name, number) = rest.rsplit_once('-')?;
+    let counted = |digits: &str| (digits.len() == 5).then(|| digits.parse::<usize>().ok()).flatten();
+    let (number, count) = (counted(number)?, counted(count)?);
+    (1..=count).contains(&number).then_some((name, count, extension))
+}
+
 /// The model at `path`: the file itself, or the one GGUF file in a directory.
 pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
     let about = fs::metadata(&path).map_err(|source| {
@@ -64,7 +92,7 @@ pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
     let entries = fs::read_dir(&path).map_err(|source| Error::Io { path: path.clone(), action: "read", source })?;
     let mut names: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     names.sort();
-    let models: Vec<&PathBuf> = names.iter().filter(|p| is_gguf(p)).collect();
+    let models: Vec<&PathBuf> = names.iter().filter(|p| is_model(p)).collect();
     match models[..] {
         [one] => Ok(one.clone()),
         [] if names.iter().any(|p| p.extension().is_some_and(|e| e == "safetensors")) => {
@@ -81,7 +109,7 @@ pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
 
 /// The file of a repository that `wanted` means: the only one, or the only one with `wanted` in its name.
 pub(super) fn pick<'a>(repo: &str, wanted: Option<&str>, files: &'a [String]) -> Result<&'a str> {
-    let files: Vec<&String> = files.iter().filter(|f| is_safe(f)).collect();
+    let files: Vec<&String> = files.iter().filter(|f| is_safe(f) && is_model(f.as_ref())).collect();
     let fits = |f: &str| wanted.is_none_or(|w| f.to_lowercase().contains(&w.to_lowercase()));
     let fitting: Vec<&&String> = files.iter().filter(|f| fits(f)).collect();
     let list = || files.iter().map(|f| format!("\n  hf:{repo}:{f}")).collect::<String>();
@@ -95,7 +123,7 @@ pub(super) fn pick<'a>(repo: &str, wanted: Option<&str>, files: &'a [String]) ->
 
 /// The one model of `folder` that `wanted` can mean.
 pub(super) fn only_cached(folder: &Path, wanted: Option<&str>) -> Option<PathBuf> {
-    let paths: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).filter(|p| is_gguf(p)).collect();
+    let paths: Vec<PathBuf> = fs::read_dir(folder).ok()?.filter_map(|e| Some(e.ok()?.path())).filter(|p| is_model(p)).collect();
     let fits = |p: &&PathBuf| wanted.is_none_or(|w| p.to_string_lossy().to_lowercase().contains(&w.to_lowercase()));
     match paths.iter().filter(fits).collect::<Vec<_>>()[..] {
         [one] => Some(one.clone()),

@@ -289,6 +289,23 @@ fn a_file_of_a_repository_is_named_whole_or_in_part() {
 }
 
 #[test]
+fn a_model_in_several_files_is_one_model() {
+    let cache = tempfile::tempdir().unwrap();
+    let names = ["q/m-00001-of-00003.gguf", "q/m-00002-of-00003.gguf", "q/m-00003-of-00003.gguf"];
+    let (endpoint, _) = repository(&names);
+    let fetcher = fetcher(cache.path(), &endpoint);
+    let folder = cache.path().join("hf/owner/repo");
+    assert_eq!(fetcher.resolve("hf:owner/repo").unwrap(), folder.join(names[0]));
+    assert_eq!(files(&folder), names);
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(fetcher.resolve("hf:owner/repo:q/m-00002-of-00003.gguf").unwrap(), folder.join(names[0]));
+    assert_eq!(fetcher.resolve(folder.join("q").to_str().unwrap()).unwrap(), folder.join(names[0]));
+    for alone in ["m.gguf", "-of-.gguf", "m-00004-of-00003.gguf", "m-00000-of-00003.gguf", "m-1-of-3.gguf", "ü", ""] {
+        assert_eq!(source::parts(alone), [alone]);
+    }
+}
+
+#[test]
 fn names_cannot_leave_the_cache() {
     let cache = tempfile::tempdir().unwrap();
     let (endpoint, heads) = repository(&["../../a.gguf", "/etc/a.gguf", "x/../../../a.gguf"]);

@@ -6,9 +6,7 @@ use std::io::{self, IsTerminal, Write};
 
 /// One line on standard error. Where that is closed there is nobody to tell.
 pub(crate) fn note(text: &str) {
-    let mut err = io::stderr();
-    let text = if err.is_terminal() { printable(text) } else { text.into() };
-    let _ = writeln!(err, "{text}");
+    Screen::stdout().note(text);
 }
 
 /// Text as a terminal may see it: control characters other than tab and newline show as symbols, so that neither a model
@@ -28,37 +26,57 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     text.chars().map(symbol).collect::<String>().into()
 }
 
-/// Standard output: as it is to a pipe or file, [`printable`] to a terminal.
+/// Standard output and standard error: as they are to a pipe or file, [`printable`] to a terminal.
 pub(crate) struct Screen {
-    out: Box<dyn Write>,
+    out: Channel,
+    err: Channel,
+}
+
+struct Channel {
+    to: Box<dyn Write>,
     is_terminal: bool,
+}
+
+impl Channel {
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let text = if self.is_terminal { printable(text) } else { text.into() };
+        self.to.write_all(text.as_bytes())?;
+        self.to.flush()
+    }
 }
 
 impl Screen {
     pub(crate) fn stdout() -> Self {
-        let out = io::stdout();
-        Screen { is_terminal: out.is_terminal(), out: Box::new(out) }
+        let (out, err) = (io::stdout(), io::stderr());
+        let out = Channel { is_terminal: out.is_terminal(), to: Box::new(out) };
+        Screen { out, err: Channel { is_terminal: err.is_terminal(), to: Box::new(err) } }
     }
 
+    /// A screen that is no terminal.
     #[cfg(test)]
-    pub(crate) fn of(out: impl Write + 'static, is_terminal: bool) -> Self {
-        Screen { out: Box::new(out), is_terminal }
+    pub(crate) fn of(out: impl Write + 'static, err: impl Write + 'static) -> Self {
+        let channel = |to| Channel { to, is_terminal: false };
+        Screen { out: channel(Box::new(out)), err: channel(Box::new(err)) }
     }
 
+    /// Whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
-        self.is_terminal
+        self.out.is_terminal
     }
 
     /// Writes text and shows it at once.
     pub(crate) fn show(&mut self, text: &str) -> io::Result<()> {
-        let text = if self.is_terminal { printable(text) } else { text.into() };
-        self.out.write_all(text.as_bytes())?;
-        self.out.flush()
+        self.out.write(text)
     }
 
     /// Writes a line.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> io::Result<()> {
         self.show(&format!("{text}\n"))
+    }
+
+    /// One line on standard error. Where that is closed there is nobody to tell.
+    pub(crate) fn note(&mut self, text: &str) {
+        let _ = self.err.write(&format!("{text}\n"));
     }
 }
 

@@ -26,13 +26,14 @@ impl Args {
         let cpu = format!("{} ({})", std::env::consts::ARCH, cpu.join(" "));
         let backends = registry.backends();
         let document = || {
-            let listed = backends.iter().map(|r| {
-                json!({"name": r.backend.name(), "rank": r.backend.rank(), "refusal": r.refusal.as_ref().map(|r| &r.0)})
-            });
+            let listed = backends
+                .iter()
+                .map(|r| json!({"name": r.backend.name(), "rank": r.backend.rank(), "refusal": r.refusal.as_ref().map(|r| &r.0)}));
             let mut document = json!({"cpu": cpu, "backends": listed.collect::<Vec<_>>()});
             if let Some(model) = &model {
                 document["choice"] = model.choice().formats().iter().flat_map(|f| [decode(f), prefill(f)]).collect();
-                document["slots"] = slots(model.choice()).map(|(slot, owner)| (slot.to_owned(), owner.into())).collect::<serde_json::Map<_, _>>().into();
+                document["slots"] =
+                    slots(model.choice()).map(|(slot, owner)| (slot.to_owned(), owner.into())).collect::<serde_json::Map<_, _>>().into();
             }
             document
         };

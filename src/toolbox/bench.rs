@@ -57,7 +57,7 @@ impl Args {
     pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
         let path = target::file(&self.model)?;
         let kinds = self.kv.iter().map(|name| Ok((name.as_str(), kv_type(name)?))).collect::<std::result::Result<Vec<_>, Halt>>()?;
-        let backends: Vec<_> = if self.backends.is_empty() { vec![None] } else { self.backends.iter().cloned().map(Some).collect() };
+        let backends = if self.backends.is_empty() { vec![None] } else { requests(&self.backends).into_iter().map(Some).collect() };
         let threads = if self.threads.is_empty() { &[0][..] } else { &self.threads };
         for backend in &backends {
             for &threads in threads {
@@ -102,7 +102,9 @@ impl Args {
                 || {
                     let (least, most) = rates.iter().fold((f64::INFINITY, 0f64), |(a, b), &r| (a.min(r), b.max(r)));
                     let (name, test) = (&backend, test.name());
-                    format!("{test:8} depth {depth:5}  {threads} threads  {name:12} kv {kv_name}  {median:9.2} tok/s  ({least:.2} to {most:.2})")
+                    format!(
+                        "{test:8} depth {depth:5}  {threads} threads  {name:12} kv {kv_name}  {median:9.2} tok/s  ({least:.2} to {most:.2})"
+                    )
                 },
             )?;
         }
@@ -156,6 +158,18 @@ fn chosen(model: &Model) -> String {
     owners.join("+")
 }
 
+/// The list of `--backend` by request: `slot=backend` belongs to the name before it.
+fn requests(words: &[String]) -> Vec<String> {
+    let mut requests: Vec<String> = Vec::new();
+    for word in words {
+        match requests.last_mut() {
+            Some(last) if word.contains('=') => *last = format!("{last},{word}"),
+            _ => requests.push(word.clone()),
+        }
+    }
+    requests
+}
+
 fn median(rates: &[f64]) -> f64 {
     let mut sorted = rates.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -166,6 +180,12 @@ fn median(rates: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slots_go_with_the_backend_before_them() {
+        let words = ["auto", "avx2", "attend=ref", "add=ref", "ref"].map(str::to_owned);
+        assert_eq!(requests(&words), ["auto", "avx2,attend=ref,add=ref", "ref"]);
+    }
 
     #[test]
     fn the_median_is_the_middle() {

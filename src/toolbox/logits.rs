@@ -110,7 +110,7 @@ fn text(model: &crate::Model, rows: &[Row]) -> String {
     for row in rows {
         text += &format!("position {}\n", row.position);
         for (id, logit) in &row.top {
-            text += &format!("  {logit:9.4}  {id:6}  {:?}\n", super::piece(model.tokenizer(), *id as u32));
+            text += &format!("  {logit:9.4}  {id:6}  {:?}\n", model.tokenizer().decode(&[*id as u32], true));
         }
     }
     text

@@ -66,7 +66,10 @@ impl Args {
         let n_chunks = tokens.len() / self.ctx;
         if n_chunks == 0 {
             let (name, have) = (self.file.display(), tokens.len());
-            return Err(Halt::Failed(format!("{name}: its {have} tokens make no chunk of {}; take a longer text or a smaller --ctx", self.ctx)));
+            return Err(Halt::Failed(format!(
+                "{name}: its {have} tokens make no chunk of {}; take a longer text or a smaller --ctx",
+                self.ctx
+            )));
         }
         let mut state = State::with_chunk(&model, kv, self.ctx, CHUNK)?;
         let mut score = Score::default();
@@ -77,7 +80,12 @@ impl Args {
         let (nll, perplexity) = (score.mean(), score.mean().exp());
         out.either(
             || json!({"tokens": score.tokens, "nll": nll, "perplexity": perplexity}),
-            || format!("perplexity {perplexity:.4} ({nll:.5} nats a token, {} tokens scored in {n_chunks} chunks of {})", score.tokens, self.ctx),
+            || {
+                format!(
+                    "perplexity {perplexity:.4} ({nll:.5} nats a token, {} tokens scored in {n_chunks} chunks of {})",
+                    score.tokens, self.ctx
+                )
+            },
         )
     }
 }
