@@ -1,0 +1,182 @@
+//! Conversations without a terminal.
+
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+
+use rml::model::gguf::Value;
+
+use crate::{changed_model, chat, failure, model, plain_program, program, stderr, stdout, success};
+
+/// Prompt tokens run and cached of each reply, from the statistics.
+fn prompts(err: &str) -> Vec<(usize, usize)> {
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().expect("a number");
+    let lines = err.lines().filter_map(|l| l.strip_prefix("[prompt "));
+    lines.map(|l| (number(l), number(&l[l.find('(').expect("a count of cached tokens") + 1..]))).collect()
+}
+
+#[test]
+fn a_prompt_is_answered_once() {
+    let output = success(chat(&["-p", "the rain"]).write_stdin("not read\n"));
+    let (out, err) = (stdout(&output), stderr(&output));
+    assert!(out.ends_with('\n') && out.trim().len() > 1, "{out:?}");
+    assert!(err.contains("q4_1.gguf") && err.contains("kernels ") && err.contains("1 threads"), "what runs is told: {err}");
+    assert_eq!(prompts(&err).len(), 1);
+    assert!(err.contains("tok/s; reply ") && err.contains("decode "), "{err}");
+}
+
+#[test]
+fn a_seed_makes_a_reply_that_can_be_repeated() {
+    let reply =
+        |arguments: &[&str]| stdout(&success(&mut chat(&[&["-p", "the rain", "--max-tokens", "40", "--temp", "1"], arguments].concat())));
+    let first = reply(&["--seed", "7"]);
+    assert_eq!(reply(&["--seed", "7"]), first);
+    assert_eq!(reply(&["--seed", "7", "--no-mmap"]), first);
+    assert_eq!(reply(&["--seed", "7", "--backend", "ref"]), first, "exact backends give the same bits");
+    assert_ne!(reply(&["--seed", "8"]), first);
+    let greedy = reply(&["--temp", "0", "--seed", "7"]);
+    assert_eq!(reply(&["--temp", "0", "--seed", "8"]), greedy);
+    let mut threads = program("rml-chat");
+    threads.arg(model()).args(["-p", "the rain", "--max-tokens", "40", "--temp", "1", "--seed", "7", "--threads", "3"]);
+    assert_eq!(stdout(&success(&mut threads)), first, "threads do not change a reply");
+}
+
+#[test]
+fn a_prompt_can_come_from_standard_input() {
+    let given = stdout(&success(&mut chat(&["-p", "two\nlines"])));
+    assert_eq!(stdout(&success(chat(&["-p", "-"]).write_stdin("two\nlines\n\n"))), given);
+    failure(chat(&["-p", "-"]).write_stdin(" \n"), 2, &["the prompt is empty"]);
+    failure(chat(&["-p", "-"]).write_stdin(b"\xff".to_vec()), 1, &["standard input is not UTF-8"]);
+}
+
+#[test]
+fn lines_are_turns_and_a_turn_costs_its_new_tokens() {
+    let output = success(chat(&[]).write_stdin("the rain\nin Spain\n/reset\nthe rain\n\nnot read\n"));
+    assert_eq!(prompts(&stderr(&output)).len(), 3, "{}", stderr(&output));
+    let turns = prompts(&stderr(&output));
+    assert_eq!(turns[0].1, 0);
+    assert!(turns[1].1 >= turns[0].0 - 1, "the second turn reuses the first: {turns:?}");
+    let out = stdout(&output);
+    let first = stdout(&success(chat(&[]).write_stdin("the rain\n")));
+    assert!(out.starts_with(&first) && out.ends_with(&first), "after /reset the same line gets the same reply: {out:?}");
+}
+
+#[test]
+fn a_system_message_comes_first() {
+    let output = success(&mut chat(&["-p", "hi", "--system", "the rain in Spain"]));
+    let alone = success(&mut chat(&["-p", "hi"]));
+    assert!(prompts(&stderr(&output))[0].0 > prompts(&stderr(&alone))[0].0 + 10);
+}
+
+#[test]
+fn a_full_context_is_told_and_the_conversation_goes_on() {
+    let long = "the rain in Spain ".repeat(10);
+    let input = format!("hi\n{long}\nhi\n");
+    let output = failure(chat(&["--ctx", "100"]).write_stdin(input), 1, &["the context is full: ", "of 100", "--ctx", "/forget", "/reset"]);
+    let turns = prompts(&stderr(&output));
+    assert!(turns.len() == 2 && turns[1].1 > 0, "the third turn still has the first in its cache: {turns:?}");
+
+    let err = stderr(&success(&mut chat(&["-p", "hi", "--ctx", "40", "--max-tokens", "100", "--repeat-penalty", "1"])));
+    assert!(err.contains("the reply was cut, since the context is full"), "{err}");
+    let err = stderr(&success(&mut chat(&["-p", "hi", "--max-tokens", "2", "--repeat-penalty", "1"])));
+    assert!(err.contains("cut at --max-tokens"), "{err}");
+}
+
+#[test]
+fn a_context_beyond_the_training_is_warned_of() {
+    let err = stderr(&success(&mut chat(&["-p", "hi", "--ctx", "2000"])));
+    assert!(err.contains("warning: --ctx 2000 is more than the 1024 tokens"), "{err}");
+    let err = stderr(&success(&mut chat(&["-p", "hi"])));
+    assert!(err.contains("context 1024") && !err.contains("warning"), "the default is what the model was trained for: {err}");
+}
+
+fn spawn(arguments: &[&str], stdout: Stdio, stderr: Stdio) -> Child {
+    let mut command = plain_program("rml-chat");
+    command.arg(model()).args(["--threads", "1"]).args(arguments).stdin(Stdio::piped()).stdout(stdout).stderr(stderr);
+    command.spawn().expect("the program runs")
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    let forever = ["-p", "hi", "--max-tokens", "1000000", "--temp", "3", "--top-k", "0", "--ctx", "1000000"];
+    let mut child = spawn(&forever, Stdio::piped(), Stdio::null());
+    let mut pipe = child.stdout.take().expect("a pipe");
+    pipe.read_exact(&mut [0]).expect("a first byte");
+    drop(pipe);
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+}
+
+#[test]
+fn a_closed_standard_error_harms_nothing() {
+    let mut child = spawn(&["-p", "hi", "--max-tokens", "8"], Stdio::piped(), Stdio::piped());
+    drop(child.stderr.take());
+    let mut out = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("UTF-8");
+    assert_eq!(child.wait().expect("an end").code(), Some(0));
+    assert!(out.ends_with('\n'));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut child = spawn(&["-p", "hi"], full.into(), Stdio::piped());
+    let mut err = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("UTF-8");
+    assert_eq!(child.wait().expect("an end").code(), Some(1));
+    assert!(err.contains("standard output: "), "{err}");
+}
+
+/// What comes is shown when it comes, not when the program ends.
+#[test]
+fn replies_are_shown_as_they_come() {
+    let mut child = spawn(&["--max-tokens", "4"], Stdio::piped(), Stdio::null());
+    let (mut to, mut from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+    for _ in 0..2 {
+        to.write_all(b"the rain\n").expect("a line");
+        from.read_exact(&mut [0]).expect("a reply, though the input goes on");
+    }
+    drop((to, from));
+    child.wait().expect("an end");
+}
+
+#[test]
+fn a_pipe_gets_the_reply_as_it_is() {
+    // Hot enough that each of the 256 bytes comes up; the vocabulary has a token for each.
+    let hot =
+        ["-p", "hi", "--max-tokens", "900", "--temp", "1000", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--repeat-penalty", "1"];
+    let out = chat(&hot).output().expect("the program runs").stdout;
+    assert!(out.contains(&0x1b), "no escape character in {} bytes; take another seed", out.len());
+    assert!(std::str::from_utf8(&out).is_ok(), "nothing invalid is ever printed");
+}
+
+#[test]
+fn a_model_without_a_template_needs_a_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = changed_model(folder.path(), &[("tokenizer.chat_template", None)]);
+    let path = path.to_str().expect("UTF-8");
+    let run = |format: &[&str]| {
+        let mut command = program("rml-chat");
+        command.args([path, "-p", "hi", "--max-tokens", "4", "--threads", "1"]).args(format);
+        command
+    };
+    failure(&mut run(&[]), 1, &["chat template", "--format", "chatml"]);
+    let named = stdout(&success(&mut run(&["--format", "chatml"])));
+    assert_eq!(named, stdout(&success(&mut chat(&["-p", "hi", "--max-tokens", "4"]))), "chatml is what the model's own template says");
+    let file = folder.path().join("mine.jinja");
+    std::fs::write(&file, "{% for m in messages %}{{ m.content }}{% endfor %}").expect("a file");
+    let own = stdout(&success(&mut run(&["--format", file.to_str().expect("UTF-8")])));
+    assert_eq!(own, stdout(&success(&mut run(&["--format", "plain"]))));
+}
+
+#[test]
+fn a_broken_template_hurts_only_who_uses_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = changed_model(folder.path(), &[("tokenizer.chat_template", Some(Value::String("{% for %}".into())))]);
+    let run = |format: &[&str]| {
+        let mut command = program("rml-chat");
+        command.arg(&path).args(["-p", "hi", "--max-tokens", "4", "--threads", "1"]).args(format);
+        command
+    };
+    failure(&mut run(&[]), 1, &["chat template"]);
+    success(&mut run(&["--format", "chatml"]));
+}

@@ -1,0 +1,104 @@
+//! The toolbox's answers, as text and as JSON.
+
+use serde_json::Value;
+
+use crate::{model, rml, stdout, success};
+
+/// The documents that a command prints with `--json`.
+fn documents(arguments: &[&str]) -> Vec<Value> {
+    let output = success(rml(arguments).arg("--json"));
+    stdout(&output).lines().map(|line| serde_json::from_str(line).expect("a document a line")).collect()
+}
+
+fn document(arguments: &[&str]) -> Value {
+    let mut all = documents(arguments);
+    assert_eq!(all.len(), 1);
+    all.remove(0)
+}
+
+fn tiny() -> String {
+    model().to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn backends_lists_the_reference_and_the_choice() {
+    let alone = document(&["backends"]);
+    let names: Vec<_> = alone["backends"].as_array().expect("a list").iter().map(|b| b["name"].as_str().expect("a name")).collect();
+    assert_eq!(names[0], "ref", "the lowest rank comes first");
+    assert!(alone["backends"][0]["rank"] == 0 && alone["backends"][0]["refusal"].is_null() && alone["cpu"].is_string());
+    assert!(alone.get("choice").is_none());
+
+    let model = tiny();
+    let chosen = document(&["backends", &model]);
+    let choices = chosen["choice"].as_array().expect("a list");
+    assert!(choices.iter().any(|c| c["format"] == "q4_1" && c["class"] == "decode"));
+    for choice in choices {
+        let kernel = &choice["kernel"];
+        let candidates = choice["candidates"].as_array().expect("a list");
+        assert!(candidates.iter().any(|c| &c["kernel"] == kernel), "{choice}");
+    }
+    let text = stdout(&success(&mut rml(&["backends", &model])));
+    assert!(text.contains("can run here") && text.contains("* ") && text.contains("q4_1"), "{text}");
+    let forced = document(&["backends", &model, "--backend", "ref"]);
+    assert!(forced["choice"].as_array().expect("a list").iter().all(|c| c["kernel"].as_str().expect("a name").starts_with("ref:")));
+}
+
+#[test]
+fn bench_prints_a_line_a_test() {
+    let lines = documents(&["bench", &tiny(), "-p", "16,32", "-n", "4", "-d", "0,8", "-t", "1,2", "-r", "3", "--backend", "ref"]);
+    assert_eq!(lines.len(), 2 * 2 * 3, "threads, depths, tests");
+    let names: Vec<_> = lines[..3].iter().map(|l| l["test"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["pp16", "pp32", "tg4"]);
+    for line in &lines {
+        let rates: Vec<f64> = line["tok_s"].as_array().expect("a list").iter().map(|r| r.as_f64().expect("a rate")).collect();
+        let median = line["tok_s_median"].as_f64().expect("a rate");
+        assert!(rates.len() == 3 && rates.iter().all(|r| r.is_finite() && *r > 0.0) && rates.contains(&median));
+        assert_eq!(line["backend"], "ref");
+    }
+    assert_eq!((&lines[3]["depth"], &lines[6]["threads"]), (&Value::from(8), &Value::from(2)));
+    assert_eq!(documents(&["bench", &tiny(), "-p", "0", "-n", "2", "-r", "1"]).len(), 1, "0 leaves a test out");
+}
+
+/// The file holds each position's row, and the table its best.
+#[test]
+fn logits_agree_with_themselves_however_they_are_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.f32");
+    let ids: Vec<String> = (0..70).map(|i| (i * 37 % 269).to_string()).collect();
+    let (tokens, model) = (ids.join(","), tiny());
+    let all = document(&["logits", &model, "--tokens", &tokens, "--all", "--top", "3", "--out", path.to_str().expect("UTF-8")]);
+    assert_eq!((&all["vocab"], all["positions"].as_array().expect("a list").len()), (&Value::from(269), 70));
+    let bytes = std::fs::read(&path).expect("the file");
+    let rows: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four bytes"))).collect();
+    assert_eq!(rows.len(), 70 * 269);
+    for (row, position) in rows.chunks(269).zip(all["positions"].as_array().expect("a list")) {
+        let best = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let top = &position["top"][0];
+        assert_eq!(row[top[0].as_u64().expect("an id") as usize], best);
+        assert_eq!(top[1].as_f64().expect("a logit") as f32, best);
+    }
+    let last = document(&["logits", &model, "--tokens", &tokens, "--top", "3", "--threads", "2"]);
+    assert_eq!(last["positions"][0], all["positions"][69]);
+}
+
+/// Of equal logits each of n tokens has the perplexity n; a random model is near that, and a text of its own making is not.
+#[test]
+fn perplexity_scores_the_second_half_of_each_chunk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("text.txt");
+    std::fs::write(&path, "the rain in Spain stays mainly in the plain. ".repeat(20)).expect("a file");
+    let score = document(&["perplexity", &tiny(), "--file", path.to_str().expect("UTF-8"), "--ctx", "64"]);
+    let (tokens, nll, perplexity) =
+        (score["tokens"].as_u64().unwrap(), score["nll"].as_f64().unwrap(), score["perplexity"].as_f64().unwrap());
+    assert!(tokens > 0 && tokens.is_multiple_of(31), "31 of 64 are scored: {tokens}");
+    assert!((nll.exp() - perplexity).abs() < 1e-9 * perplexity && perplexity > 1.0, "{score}");
+}
+
+#[test]
+fn inspect_shows_metadata_and_tensors() {
+    let shown = document(&["inspect", &tiny()]);
+    assert_eq!(shown["architecture"], "llama");
+    assert!(shown["metadata"]["general.architecture"] == "llama" && shown["memory"].is_object());
+    assert!(shown["tensors"].as_array().expect("a list").iter().any(|t| t["name"] == "token_embd.weight"));
+    assert!(stdout(&success(&mut rml(&["inspect", &tiny()]))).contains("token_embd.weight"));
+}
