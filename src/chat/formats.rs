@@ -7,8 +7,9 @@ use crate::Error;
 use crate::program::Halt;
 
 /// Name and template. Sources: the chat templates published with the models that each is named for; `plain` puts what was said in a row.
-const FORMATS: [(&str, &str); 8] = [
+const FORMATS: [(&str, &str); 9] = [
     ("chatml", include_str!("formats/chatml.jinja")),
+    ("deepseek", include_str!("formats/deepseek.jinja")),
     ("gemma", include_str!("formats/gemma.jinja")),
     ("llama2", include_str!("formats/llama2.jinja")),
     ("llama3", include_str!("formats/llama3.jinja")),

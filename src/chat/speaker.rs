@@ -71,7 +71,14 @@ impl Speaker for ModelSpeaker {
     fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Reply> {
         let Self { model, session, template, max_tokens, .. } = self;
         let tokenizer = model.tokenizer();
-        let prompt = encode_chat(tokenizer, template, transcript, &RenderOptions { add_generation_prompt: true })?;
+        let messages: Vec<_> = transcript.iter().map(|m| serde_json::json!({ "role": m.role, "content": m.content })).collect();
+        let prompt = encode_chat(tokenizer, &messages.into(), |messages| {
+            let (prompt, merged) = template.render_merging_system(messages, &RenderOptions::default())?;
+            if merged && transcript.len() <= 2 {
+                note("note: this model's template has no system message; it was put in front of your first message");
+            }
+            Ok(prompt)
+        })?;
         let mut text = String::new();
         let mut characters = StreamDecoder::default();
         let mut bytes = Vec::new();

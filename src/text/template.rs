@@ -9,18 +9,6 @@ use super::python;
 use super::tokenizer::{Encode, Tokenizer};
 use crate::{Error, Result};
 
-/// Templates that `--format` knows by name.
-const BUILT_IN: [(&str, &str); 8] = [
-    ("chatml", include_str!("formats/chatml.jinja")),
-    ("llama2", include_str!("formats/llama2.jinja")),
-    ("llama3", include_str!("formats/llama3.jinja")),
-    ("mistral", include_str!("formats/mistral.jinja")),
-    ("gemma", include_str!("formats/gemma.jinja")),
-    ("phi3", include_str!("formats/phi3.jinja")),
-    ("zephyr", include_str!("formats/zephyr.jinja")),
-    ("deepseek", include_str!("formats/deepseek.jinja")),
-];
-
 /// What `strftime_now` tells.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Now {
@@ -73,20 +61,6 @@ impl ChatTemplate {
         environment.set_recursion_limit(200);
         environment.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| error(&e))?;
         Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
-    }
-
-    /// The built-in template of this name.
-    ///
-    /// # Errors
-    /// [`Error::Template`] that lists the names.
-    pub fn built_in(name: &str, bos: &str, eos: &str) -> Result<Self> {
-        match BUILT_IN.iter().find(|(n, _)| *n == name) {
-            Some((_, source)) => Self::new(source, bos, eos),
-            None => Err(Error::Template(format!(
-                "there is no format {name:?}; there are {}, or give a .jinja file",
-                BUILT_IN.map(|b| b.0).join(", ")
-            ))),
-        }
     }
 
     /// Renders a list of messages, each with `role` and `content`.

@@ -6,15 +6,21 @@ mod inspect;
 mod logits;
 mod perplexity;
 mod target;
+mod template;
+mod tokenize;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
-use crate::program::{Halt, Screen, exit_code};
+use crate::program::{Halt, Screen, exit_code, note};
+use crate::text::{Encode, Now, RenderOptions};
 
 pub use inspect::inspect;
+pub use template::template;
+pub use tokenize::{detokenize, tokenize};
 
 /// Looks into models, and measures what runs them
 #[derive(Debug, Parser)]
@@ -39,6 +45,50 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    /// Show the tokens of a text
+    Tokenize {
+        /// Which model, as in rml-chat; a file that holds only a vocabulary will do
+        model: String,
+        /// The text
+        text: Option<String>,
+        /// Take the text from this file
+        #[arg(long, conflicts_with = "text")]
+        file: Option<PathBuf>,
+        /// Do not add the tokens that begin and end a text
+        #[arg(long)]
+        no_special: bool,
+        /// Take the spelling of a control token for that token
+        #[arg(long)]
+        parse_special: bool,
+    },
+    /// Show the text of tokens
+    Detokenize {
+        /// Which model, as in rml-chat
+        model: String,
+        /// Ids, separated by commas
+        #[arg(long, value_delimiter = ',', required = true)]
+        tokens: Vec<u32>,
+    },
+    /// Show the prompt that a chat template makes of a conversation
+    Template {
+        /// Which model, as in rml-chat, or a .jinja file
+        source: String,
+        /// A JSON file with a list of messages, each with role and content
+        #[arg(long)]
+        messages: PathBuf,
+        /// What the template prints for bos_token
+        #[arg(long)]
+        bos: Option<String>,
+        /// What the template prints for eos_token
+        #[arg(long)]
+        eos: Option<String>,
+        /// The time that the template is told, such as 2026-07-04T09:30:00
+        #[arg(long)]
+        now: Option<chrono::NaiveDateTime>,
+        /// Do not end with the start of the assistant's turn
+        #[arg(long)]
+        no_generation_prompt: bool,
+    },
 }
 
 /// Standard output, in the form that was asked for.
@@ -76,8 +126,41 @@ pub fn main() -> ExitCode {
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Tokenize { model, text, file, no_special, parse_special } => {
+            tokenize_text(&mut out, &model, text, file, Encode { add_special: !no_special, parse_special })
+        }
+        Command::Detokenize { model, tokens } => warned(&mut out, |out, json| detokenize(&target::file(&model)?, &tokens, json, out)),
+        Command::Template { source, messages, bos, eos, now, no_generation_prompt } => {
+            let options = RenderOptions { add_generation_prompt: !no_generation_prompt, now: now.map_or(Now::Clock, Now::At) };
+            out.written(|out, json| {
+                let path = if source.ends_with(".jinja") { PathBuf::from(&source) } else { target::file(&source)? };
+                template(&path, &messages, bos.as_deref(), eos.as_deref(), &options, json, out)
+            })
+        }
     };
     exit_code("rml", outcome)
+}
+
+/// Writes as [`Output::written`] does, then shows what the user should know.
+fn warned(out: &mut Output, write: impl FnOnce(&mut Vec<u8>, bool) -> crate::Result<Vec<String>>) -> Result<(), Halt> {
+    let mut warnings = Vec::new();
+    out.written(|bytes, json| {
+        warnings = write(bytes, json)?;
+        Ok(())
+    })?;
+    warnings.iter().for_each(|w| note(&format!("warning: {w}")));
+    Ok(())
+}
+
+/// The text is an argument, a file, or standard input.
+fn tokenize_text(out: &mut Output, model: &str, text: Option<String>, file: Option<PathBuf>, how: Encode) -> Result<(), Halt> {
+    let read_error = |path: &Path, source| Halt::from(crate::Error::Io { path: path.to_owned(), action: "read", source });
+    let text = match (text, file) {
+        (Some(text), _) => text,
+        (None, Some(path)) => std::fs::read_to_string(&path).map_err(|e| read_error(&path, e))?,
+        (None, None) => std::io::read_to_string(std::io::stdin()).map_err(|e| read_error(Path::new("standard input"), e))?,
+    };
+    warned(out, |out, json| tokenize(&target::file(model)?, &text, how, json, out))
 }
 
 #[cfg(test)]
