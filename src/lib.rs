@@ -15,3 +15,8 @@ pub mod toolbox;
 pub use error::{Error, Result};
 pub use generate::{Session, SessionOptions};
 pub use model::{LoadOptions, Model};
+
+/// The example of README.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

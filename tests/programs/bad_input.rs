@@ -96,7 +96,8 @@ fn values_out_of_range() {
         ["--kv", "f64"],
     ];
     for [flag, value] in bad {
-        let output = failure(&mut chat(&[flag, value, "-p", "hi"]), 2, &[value, "--help"]);
+        let mut command = program("rml-chat");
+        let output = failure(command.arg(model()).args([flag, value, "-p", "hi"]), 2, &[value, "--help"]);
         assert!(output.stdout.is_empty());
     }
     failure(&mut chat(&["--nonsense"]), 2, &["--nonsense"]);

@@ -105,3 +105,14 @@ fn changed_model(folder: &Path, changes: &[(&str, Option<Value>)]) -> PathBuf {
     writer.write(&path, &mut file, bytes).expect("a written file");
     path
 }
+
+/// A copy of the tiny model that has no token to end a reply with.
+fn endless_model(folder: &Path) -> PathBuf {
+    const NORMAL: i32 = 1;
+    let kinds = Value::Array(Array::I32(vec![NORMAL; 269]));
+    changed_model(folder, &[("tokenizer.ggml.eos_token_id", None), ("tokenizer.ggml.token_type", Some(kinds))])
+}
+
+/// Settings with which each token is about as likely as any other: each of the 256 bytes comes up before long, and the tiny
+/// model has a token for each.
+const ANY_TOKEN: [&str; 10] = ["--temp", "1000", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--repeat-penalty", "1"];

@@ -102,3 +102,43 @@ fn inspect_shows_metadata_and_tensors() {
     assert!(shown["tensors"].as_array().expect("a list").iter().any(|t| t["name"] == "token_embd.weight"));
     assert!(stdout(&success(&mut rml(&["inspect", &tiny()]))).contains("token_embd.weight"));
 }
+
+#[test]
+fn text_goes_to_ids_and_back() {
+    let tokens = document(&["tokenize", &tiny(), "the rain", "--no-special"]);
+    let pieces: Vec<_> = tokens["pieces"].as_array().expect("a list").iter().map(|p| p.as_str().expect("a text")).collect();
+    assert_eq!(pieces.concat(), "the rain");
+    let ids: Vec<String> = tokens["ids"].as_array().expect("a list").iter().map(Value::to_string).collect();
+    assert_eq!(document(&["detokenize", &tiny(), "--tokens", &ids.join(",")])["text"], "the rain");
+    assert_eq!(stdout(&success(&mut rml(&["tokenize", &tiny(), "the rain", "--no-special"]))).trim(), ids.join(" "));
+    assert_eq!(stdout(&success(rml(&["tokenize", &tiny(), "--no-special"]).write_stdin("the rain"))).trim(), ids.join(" "));
+    let control = document(&["tokenize", &tiny(), "<|im_end|>", "--no-special", "--parse-special"]);
+    assert_eq!(control["ids"], serde_json::json!([2]));
+    assert!(document(&["tokenize", &tiny(), "<|im_end|>", "--no-special"])["ids"].as_array().expect("a list").len() > 1);
+}
+
+#[test]
+fn template_renders_a_conversation() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let messages = folder.path().join("messages.json");
+    std::fs::write(&messages, r#"[{"role": "user", "content": "hi"}]"#).expect("a file");
+    let messages = messages.to_str().expect("UTF-8");
+    let prompt = document(&["template", &tiny(), "--messages", messages])["prompt"].clone();
+    assert_eq!(prompt, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    let jinja = folder.path().join("own.jinja");
+    std::fs::write(&jinja, "{{ bos_token }}{{ messages[0].content }}{{ strftime_now('%Y') }}{% if add_generation_prompt %}!{% endif %}")
+        .expect("a file");
+    let arguments = [
+        "template",
+        jinja.to_str().expect("UTF-8"),
+        "--messages",
+        messages,
+        "--bos",
+        "<s>",
+        "--now",
+        "2026-07-04T09:30:00",
+        "--no-generation-prompt",
+    ];
+    assert_eq!(document(&arguments)["prompt"], "<s>hi2026");
+    assert_eq!(stdout(&success(&mut rml(&arguments))), "<s>hi2026", "as text, to the byte");
+}
