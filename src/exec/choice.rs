@@ -1,7 +1,7 @@
 //! Which kernels a loaded model uses: the backend that was asked for, or for each weight format the fastest measured.
 //!
 //! `auto` times every candidate on pieces of the model's own largest matrix of the format, with all the threads that will
-//! be used: one token (decode) and a batch of [`BATCH`] (prefill). One layout serves both, so one kernel is chosen for
+//! be used: one token (decode) and a batch of 32 (prefill). One layout serves both, so one kernel is chosen for
 //! both, by the geometric mean of the two times. A candidate must first give what the reference gives.
 
 use std::time::{Duration, Instant};
@@ -104,7 +104,6 @@ pub struct FormatChoice {
 pub struct Choice {
     table: KernelTable,
     formats: Vec<FormatChoice>,
-    trace: bool,
 }
 
 impl Choice {
@@ -123,7 +122,7 @@ impl Choice {
         }
         let mut pass = team.pass();
         let formats = samples.iter().map(|sample| choose(registry, &table, request, sample, &mut pass)).collect::<Result<_>>()?;
-        Ok(Choice { table, formats, trace: trace_asked() })
+        Ok(Choice { table, formats })
     }
 
     /// The dispatch table.
@@ -136,11 +135,6 @@ impl Choice {
         &self.formats
     }
 
-    /// Whether `RML_TRACE=dispatch` asks which kernel runs for what.
-    pub fn trace(&self) -> bool {
-        self.trace
-    }
-
     /// The kernel for a format: the chosen one, or the newest in the table where the format had no sample.
     pub(crate) fn kernel(&self, format: Format) -> &'static dyn MatmulKernel {
         let chosen = self.formats.iter().find(|c| c.format == format).map(|c| c.kernel);
@@ -151,10 +145,6 @@ impl Choice {
     pub(crate) fn reference(&self, format: Format) -> &'static dyn MatmulKernel {
         self.table.matmul(format).first().expect("the table starts complete").1
     }
-}
-
-fn trace_asked() -> bool {
-    std::env::var("RML_TRACE").is_ok_and(|v| v.split(',').any(|w| w == "dispatch"))
 }
 
 fn choose(registry: &Registry, table: &KernelTable, request: &Request, sample: &Sample<'_>, pass: &mut Pass<'_>) -> Result<FormatChoice> {
