@@ -272,7 +272,7 @@ fn byte_level(vocabulary: &mut Vocabulary) -> Result<(Encoder, Vec<String>)> {
     let (pre, warning) = pre_tokenizer(vocabulary.pre.as_deref());
     let ids = (0..).zip(&vocabulary.tokens).map(|(id, token)| (token.clone(), id)).collect::<Vec<(String, u32)>>();
     // Of equal tokens the first counts.
-    let ids: ahash::AHashMap<String, u32> = ids.into_iter().rev().map(|(id, token)| (id, token)).collect();
+    let ids: ahash::AHashMap<String, u32> = ids.into_iter().rev().collect();
     let merges = std::mem::take(&mut vocabulary.merges);
     if let Some((a, b)) = merges.iter().find(|(a, b)| !ids.contains_key(a) || !ids.contains_key(b) || !ids.contains_key(&format!("{a}{b}")))
     {

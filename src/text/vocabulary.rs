@@ -141,7 +141,7 @@ fn scores(meta: &Metadata, n: usize) -> Result<Vec<f32>> {
     if scores.len() != n || scores.iter().any(|s| s.is_nan()) {
         return Err(meta.malformed(key, &format!("has {} entries for {n} tokens, or one that is no number", scores.len())));
     }
-    Ok(scores.iter().map(|&s| s as f32).collect())
+    Ok(scores.to_vec())
 }
 
 fn merges(meta: &Metadata) -> Result<Vec<(String, String)>> {
