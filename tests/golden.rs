@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use compare::{best, first_difference, ids, kl, load, mean, read_f32, read_json, run, runnable};
 use rml::decode::KvType;
+use rml::text::Encode;
 
 /// Bound of a model of floats, as mean squared error over mean squared logit. rml and llama.cpp both compute in f32 but sum
 /// in other orders: sums of up to 96 products that differ by about sqrt(96) 2^-24 = 6e-7 of their size, a dozen of them in a
@@ -94,6 +95,16 @@ fn logits_are_those_of_llama_cpp() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_text_has_the_ids_that_llama_cpp_gives() {
+    let all = read_json(&folder().join("expected.json"));
+    let text = all["text"].as_str().expect("a text");
+    for fixture in &fixtures().1 {
+        let got = load(&fixture.path, "ref", 1).tokenizer().encode(text, Encode { add_special: false, parse_special: true });
+        assert_eq!(got.expect("ids"), ids(&all["sequences"][0]["tokens"]), "{}", fixture.name);
+    }
 }
 
 #[test]
