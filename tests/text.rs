@@ -1,5 +1,6 @@
 //! Tokenizers and templates against llama.cpp and Jinja2.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use rml::model::Gguf;
@@ -9,7 +10,7 @@ use rml::text::{ChatTemplate, Encode, Now, RenderOptions, Tokenizer};
 fn shared(what: &str) -> Option<PathBuf> {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(what);
     if !dir.is_dir() {
-        eprintln!("SKIPPED: {} is not there", dir.display());
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {} is not there", dir.display());
         return None;
     }
     Some(dir)

@@ -6,13 +6,14 @@ use rml_backends::{CpuFeatures, KernelTable, Registry, TileMut};
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8RowMut};
 use rml_kernels_ref::format::Format;
 use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, SpanState};
+use std::io::Write;
 
 fn tables() -> Vec<(&'static str, KernelTable)> {
     let registry = Registry::new(CpuFeatures::detect("").unwrap());
     let names = registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name());
     let tables: Vec<_> = names.filter(|n| *n != "ref").map(|n| (n, registry.table_of(n).unwrap())).collect();
     if tables.is_empty() {
-        eprintln!("SKIPPED: nothing but ref runs here");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: nothing but ref runs here");
     }
     tables
 }
