@@ -4,6 +4,8 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub mod avx512;
 mod backend;
 pub mod exam;
 mod features;
