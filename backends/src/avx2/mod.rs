@@ -10,7 +10,7 @@ mod embed;
 mod exp;
 mod gate;
 mod lanes;
-mod matmul;
+pub(crate) mod matmul;
 mod norm;
 mod quantize;
 mod rope;

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 use super::codec::ROWS;
 
 /// Bytes of a vector.
-pub(super) const VECTOR: usize = 64;
+pub(crate) const VECTOR: usize = 64;
 
 /// Half a vector: rows `8 * half ..` of vector `i`.
 ///

@@ -12,18 +12,18 @@ use rml_kernels_ref::format::Format;
 use super::head::Head;
 
 /// Rows in a panel.
-pub(super) const ROWS: usize = 16;
+pub(crate) const ROWS: usize = 16;
 /// Columns that share one activation scale.
-pub(super) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 /// Most blocks of 32 columns in a unit.
-pub(super) const MAX_UNIT: usize = 8;
+pub(crate) const MAX_UNIT: usize = 8;
 
 /// Room for the heads of one unit.
-pub(super) type Heads<H> = [MaybeUninit<H>; MAX_UNIT];
+pub(crate) type Heads<H> = [MaybeUninit<H>; MAX_UNIT];
 
 /// How products of quants and activations are summed before they must be widened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sum {
+pub(crate) enum Sum {
     /// Quants are unsigned and small enough for this many pairs (1, 2 or 4) to be added in 16 bits.
     Pairs(usize),
     /// Quants are signed bytes; each group is widened at once.
@@ -31,7 +31,7 @@ pub(super) enum Sum {
 }
 
 /// A quantized format as it stands in a panel of 16 rows.
-pub(super) trait Codec: 'static {
+pub(crate) trait Codec: 'static {
     /// The format, which says how many columns a unit has.
     const FORMAT: Format;
     /// See [`Sum`].
@@ -66,10 +66,10 @@ pub(super) trait Codec: 'static {
 }
 
 /// Pairs of neighbouring nibble rows: groups `p` and `p + 4`, the order of GGUF's 32-wide blocks.
-pub(super) const fn far_groups(p: usize) -> [usize; 2] {
+pub(crate) const fn far_groups(p: usize) -> [usize; 2] {
     [p, p + 4]
 }
 /// Groups `2 p` and `2 p + 1`: a pair stays within 16 columns, for formats that scale 16 at a time.
-pub(super) const fn near_groups(p: usize) -> [usize; 2] {
+pub(crate) const fn near_groups(p: usize) -> [usize; 2] {
     [2 * p, 2 * p + 1]
 }

@@ -60,17 +60,12 @@ impl<S: Stored> MatmulKernel for Float<S> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        match S::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
-            Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
-            None => Err(Refusal::new(format!("{k} columns are too many"))),
-        }
+        layout::<S>(k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
-        let row_bytes = k * S::BYTES;
-        assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && dst.len() == ROWS * row_bytes, "a panel of {n_rows} rows");
-        // SAFETY: installed; the lengths are asserted.
-        unsafe { S::pack(src, n_rows, k, dst) }
+        // SAFETY: installed.
+        unsafe { pack_panel::<S>(src, n_rows, k, dst) }
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
@@ -94,6 +89,23 @@ impl<S: Stored> MatmulKernel for Float<S> {
             }
         }
     }
+}
+
+/// How rows of `k` weights are packed: panels of 16, column by column.
+pub(crate) fn layout<S: Stored>(k: usize) -> Result<PackedLayout, Refusal> {
+    match S::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
+        Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
+        None => Err(Refusal::new(format!("{k} columns are too many"))),
+    }
+}
+
+/// Packs a panel; the rows that are missing become zeros.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(crate) fn pack_panel<S: Stored>(src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
+    let row_bytes = k * S::BYTES;
+    assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && dst.len() == ROWS * row_bytes, "a panel of {n_rows} rows");
+    // SAFETY: the lengths are asserted; the CPU has the features, as for this function.
+    unsafe { S::pack(src, n_rows, k, dst) }
 }
 
 /// `N` tokens times panels that come from memory, `P` at a time.

@@ -6,7 +6,7 @@ use super::codec::ROWS;
 use super::tokens::TokenBlock;
 
 /// Scales of 16 rows by 32 columns.
-pub(super) trait Head: Copy {
+pub(crate) trait Head: Copy {
     /// What 16-bit sums over columns `16 * columns ..` are multiplied with when they are widened, rows by `half`.
     ///
     /// # Safety
@@ -22,7 +22,7 @@ pub(super) trait Head: Copy {
 
 /// One scale for 32 columns; quants are stored with `OFFSET` added.
 #[derive(Clone, Copy)]
-pub(super) struct Scale<const OFFSET: i16> {
+pub(crate) struct Scale<const OFFSET: i16> {
     /// By half of the rows.
     pub(super) d: [__m256; 2],
 }
@@ -46,7 +46,7 @@ impl<const OFFSET: i16> Head for Scale<OFFSET> {
 
 /// One scale and one minimum for 32 columns.
 #[derive(Clone, Copy)]
-pub(super) struct ScaleMin {
+pub(crate) struct ScaleMin {
     /// By half of the rows.
     pub(super) d: [__m256; 2],
     /// What is added for each column, by half of the rows.
@@ -70,7 +70,7 @@ impl Head for ScaleMin {
 
 /// A whole scale for 16 columns and one scale of scales; quants are stored with `2^OFFSET_BITS` added.
 #[derive(Clone, Copy)]
-pub(super) struct Grouped<const OFFSET_BITS: i32> {
+pub(crate) struct Grouped<const OFFSET_BITS: i32> {
     d: [__m256; 2],
     /// Whole scales twice in every lane, 16 bits each, by halves of the columns and then of the rows.
     twice: [[__m256i; 2]; 2],
@@ -106,7 +106,7 @@ impl<const OFFSET_BITS: i32> Head for Grouped<OFFSET_BITS> {
 
 /// A whole scale and a whole minimum for 16 columns, and a scale of each.
 #[derive(Clone, Copy)]
-pub(super) struct GroupedMin {
+pub(crate) struct GroupedMin {
     d: [__m256; 2],
     dmin: [__m256; 2],
     /// As in [`Grouped`].

@@ -4,23 +4,23 @@
 //! weights as they stream by, many take them unpacked to bytes, a stretch of a panel at a time ([`quantized`]); both run the
 //! same inner loops ([`tile`]).
 
-mod bits;
-mod codec;
-mod float;
+pub(crate) mod bits;
+pub(crate) mod codec;
+pub(crate) mod float;
 mod head;
-mod q3_k;
-mod q4;
-mod q4_k;
-mod q5;
-mod q6_k;
-mod q8;
-mod quantized;
+pub(crate) mod q3_k;
+pub(crate) mod q4;
+pub(crate) mod q4_k;
+pub(crate) mod q5;
+pub(crate) mod q6_k;
+pub(crate) mod q8;
+pub(crate) mod quantized;
 mod results;
-mod scales;
+pub(crate) mod scales;
 mod staged;
-mod stored;
+pub(crate) mod stored;
 mod tile;
-mod tokens;
+pub(crate) mod tokens;
 
 use crate::matmul::MatmulKernel;
 

@@ -11,17 +11,17 @@ use super::q6_k::at;
 use super::scales::{HALVES, halves, store_bytes, store_halves};
 
 /// Blocks in a unit.
-const BLOCKS: usize = 8;
+pub(crate) const BLOCKS: usize = 8;
 /// Bytes of a block's two bits.
-const TWO_BITS: usize = 2 * VECTOR;
+pub(crate) const TWO_BITS: usize = 2 * VECTOR;
 /// Bytes of a block's quants of three bits.
-const THREE_BITS: usize = TWO_BITS + VECTOR;
+pub(crate) const THREE_BITS: usize = TWO_BITS + VECTOR;
 
 /// Unit: two bits (8 blocks, 2 vectors), scales and minima (16, 16 rows; a nibble each), scales of both (16 f16 each).
-pub(super) struct Q2K;
+pub(crate) struct Q2K;
 
 /// Unit: two bits and a third (8 blocks, 2 + 1 vectors), 6-bit scales (12, 16 rows), scales of scales (16 f16).
-pub(super) struct Q3K;
+pub(crate) struct Q3K;
 
 impl Codec for Q2K {
     const FORMAT: Format = Format::Q2_K;

@@ -10,13 +10,13 @@ use super::head::{Scale, ScaleMin};
 use super::scales::{HALVES, halves, store_halves};
 
 /// Bytes of a unit's quants.
-pub(super) const QUANTS: usize = 4 * VECTOR;
+pub(crate) const QUANTS: usize = 4 * VECTOR;
 
 /// Unit: nibbles (4 vectors), scales (16 f16).
-pub(super) struct Q4_0;
+pub(crate) struct Q4_0;
 
 /// Unit: nibbles (4 vectors), scales and minima (16 f16 each).
-pub(super) struct Q4_1;
+pub(crate) struct Q4_1;
 
 impl Codec for Q4_0 {
     const FORMAT: Format = Format::Q4_0;

@@ -13,15 +13,15 @@ use super::scales::{HALVES, halves, store_bytes, store_halves, widen};
 use super::{q4, q5};
 
 /// Blocks in a unit.
-const BLOCKS: usize = 8;
+pub(crate) const BLOCKS: usize = 8;
 /// Bytes that hold the 6-bit scales and minima of a row.
-const SCALE_BYTES: usize = 12;
+pub(crate) const SCALE_BYTES: usize = 12;
 
 /// Unit: nibbles (8 blocks, 4 vectors), 6-bit scales (12, 16 rows), scales of scales and of minima (16 f16 each).
-pub(super) struct Q4K;
+pub(crate) struct Q4K;
 
 /// Unit: nibbles and fifth bits (8 blocks, 4 + 1 vectors), then as [`Q4K`].
-pub(super) struct Q5K;
+pub(crate) struct Q5K;
 
 impl Codec for Q4K {
     const FORMAT: Format = Format::Q4_K;

@@ -10,15 +10,15 @@ use super::head::{Scale, ScaleMin};
 use super::scales::{HALVES, halves, store_halves};
 
 /// Bytes of a block's nibbles.
-const NIBBLES: usize = 4 * VECTOR;
+pub(crate) const NIBBLES: usize = 4 * VECTOR;
 /// Bytes of a block's quants.
-pub(super) const QUANTS: usize = NIBBLES + VECTOR;
+pub(crate) const QUANTS: usize = NIBBLES + VECTOR;
 
 /// Unit: nibbles (4 vectors), fifth bits (1 vector), scales (16 f16).
-pub(super) struct Q5_0;
+pub(crate) struct Q5_0;
 
 /// Unit: nibbles (4 vectors), fifth bits (1 vector), scales and minima (16 f16 each).
-pub(super) struct Q5_1;
+pub(crate) struct Q5_1;
 
 impl Codec for Q5_0 {
     const FORMAT: Format = Format::Q5_0;

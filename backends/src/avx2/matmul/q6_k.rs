@@ -10,14 +10,14 @@ use super::head::Grouped;
 use super::scales::{halves, store_bytes, store_halves};
 
 /// Blocks in a unit.
-const BLOCKS: usize = 8;
+pub(crate) const BLOCKS: usize = 8;
 /// Bytes of a block's nibbles.
-const NIBBLES: usize = 4 * VECTOR;
+pub(crate) const NIBBLES: usize = 4 * VECTOR;
 /// Bytes of a block's quants.
-const QUANTS: usize = NIBBLES + 2 * VECTOR;
+pub(crate) const QUANTS: usize = NIBBLES + 2 * VECTOR;
 
 /// Unit: nibbles and two bits (8 blocks, 4 + 2 vectors), scales (16, 16 rows), scales of scales (16 f16).
-pub(super) struct Q6K;
+pub(crate) struct Q6K;
 
 impl Codec for Q6K {
     const FORMAT: Format = Format::Q6_K;

@@ -10,10 +10,10 @@ use super::head::Scale;
 use super::scales::{halves, store_halves};
 
 /// Bytes of a unit's quants.
-const QUANTS: usize = 8 * VECTOR;
+pub(crate) const QUANTS: usize = 8 * VECTOR;
 
 /// Unit: bytes (8 vectors, one a group), scales (16 f16).
-pub(super) struct Q8_0;
+pub(crate) struct Q8_0;
 
 impl Codec for Q8_0 {
     const FORMAT: Format = Format::Q8_0;

@@ -58,17 +58,12 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        match C::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
-            Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
-            None => Err(Refusal::new(format!("{k} columns are not whole blocks of {}", C::FORMAT.block_len()))),
-        }
+        layout::<C>(k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
-        let row_bytes = C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
-        assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && dst.len() == ROWS * row_bytes, "a panel of {n_rows} rows");
         // SAFETY: installed.
-        unsafe { pack_panel::<C>(src, n_rows, row_bytes, dst) }
+        unsafe { pack_panel::<C>(src, n_rows, k, dst) }
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
@@ -92,10 +87,20 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 }
 
+/// How rows of `k` weights are packed: panels of 16 that take what the rows do.
+pub(crate) fn layout<C: Codec>(k: usize) -> Result<PackedLayout, Refusal> {
+    match C::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
+        Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
+        None => Err(Refusal::new(format!("{k} columns are not whole blocks of {}", C::FORMAT.block_len()))),
+    }
+}
+
 /// Packs a panel unit by unit; the rows that are missing become zeros.
 #[target_feature(enable = "avx2,fma,f16c")]
-fn pack_panel<C: Codec>(src: &[u8], n_rows: usize, row_bytes: usize, dst: &mut [u8]) {
+pub(crate) fn pack_panel<C: Codec>(src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
     const ZEROS: [u8; 256] = [0; 256]; // scale 0 in every format
+    let row_bytes = C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
+    assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && dst.len() == ROWS * row_bytes, "a panel of {n_rows} rows");
     let block_bytes = C::FORMAT.block_bytes();
     for (i, unit) in dst.chunks_exact_mut(C::UNIT_BYTES).enumerate() {
         let mut rows = [&ZEROS[..block_bytes]; ROWS];

@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use super::codec::ROWS;
 
 /// Bytes of 16 f16.
-pub(super) const HALVES: usize = 2 * ROWS;
+pub(crate) const HALVES: usize = 2 * ROWS;
 
 /// 16 f16 as f32, rows by halves.
 ///

@@ -9,7 +9,7 @@ use super::bits::{load_bytes, store, transpose};
 use super::codec::ROWS;
 
 /// A float that weights are stored as.
-pub(super) trait Stored: 'static {
+pub(crate) trait Stored: 'static {
     /// The format.
     const FORMAT: Format;
     /// Bytes of a weight.

@@ -8,23 +8,23 @@ use super::codec::BLOCK;
 
 /// Activations of successive tokens, from some token and block on.
 #[derive(Clone, Copy)]
-pub(super) struct Tokens {
-    q: *const i8,
-    scale: *const f32,
-    scaled_sum: *const f32,
-    sum: *const i16,
-    k: usize,
+pub(crate) struct Tokens {
+    pub(crate) q: *const i8,
+    pub(crate) scale: *const f32,
+    pub(crate) scaled_sum: *const f32,
+    pub(crate) sum: *const i16,
+    pub(crate) k: usize,
 }
 
 /// What is known of a token's block besides its quants, each broadcast to all lanes.
 #[derive(Clone, Copy)]
-pub(super) struct TokenBlock {
+pub(crate) struct TokenBlock {
     /// Scale.
-    pub(super) scale: __m256,
+    pub(crate) scale: __m256,
     /// Scale times sum.
-    pub(super) scaled_sum: __m256,
+    pub(crate) scaled_sum: __m256,
     /// Sums of the two halves, 16 bits each.
-    pub(super) sums: __m256i,
+    pub(crate) sums: __m256i,
 }
 
 impl Tokens {
@@ -32,7 +32,7 @@ impl Tokens {
     ///
     /// # Panics
     /// If `x` does not hold `m` rows.
-    pub(super) fn new(x: &Q8<'_>, m: usize, k: usize) -> Self {
+    pub(crate) fn new(x: &Q8<'_>, m: usize, k: usize) -> Self {
         let blocks = m * (k / BLOCK);
         let fits = x.q.len() >= blocks * BLOCK && x.scale.len() >= blocks && x.scaled_sum.len() >= blocks && x.sum.len() >= 2 * blocks;
         assert!(fits, "activations hold less than {m} rows of {k}");
@@ -41,7 +41,7 @@ impl Tokens {
 
     /// From `t` tokens and `b` blocks further on.
     #[inline]
-    pub(super) fn at(self, t: usize, b: usize) -> Self {
+    pub(crate) fn at(self, t: usize, b: usize) -> Self {
         let blocks = t * (self.k / BLOCK) + b;
         // The address may be one past the last token or block; it is read only where there is one.
         Tokens {
@@ -59,7 +59,7 @@ impl Tokens {
     /// There is such a token and a block; `group < 8`; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn group(&self, t: usize, group: usize) -> __m256i {
+    pub(crate) unsafe fn group(&self, t: usize, group: usize) -> __m256i {
         // SAFETY: 4 of the block's 32 bytes.
         _mm256_set1_epi32(unsafe { self.q.add(t * self.k + 4 * group).cast::<i32>().read_unaligned() })
     }
@@ -70,7 +70,7 @@ impl Tokens {
     /// There is such a token and a block; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn block(&self, t: usize) -> TokenBlock {
+    pub(crate) unsafe fn block(&self, t: usize) -> TokenBlock {
         let i = t * (self.k / BLOCK);
         // SAFETY: a block has one scale, one scaled sum and two sums.
         unsafe {

@@ -1,0 +1,39 @@
+//! Matrix products.
+//!
+//! The panels are those of [`avx2`](crate::avx2::matmul), 16 rows, a row to a lane: one register holds 4 columns of them,
+//! and one instruction multiplies them with 4 columns of a token and adds. Up to eight tokens take the weights as they
+//! stream by, more take them unpacked to bytes, a stretch of a panel at a time ([`quantized`]); both run one loop ([`tile`]).
+
+mod bits;
+mod float;
+mod quantized;
+mod results;
+mod scales;
+mod source;
+mod stage;
+mod staged;
+mod tile;
+
+use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
+use crate::matmul::MatmulKernel;
+
+/// Products of float weights.
+pub(super) static FLOAT: &[&dyn MatmulKernel] = &[
+    &float::Float::<f32>::new("avx512:f32·f32:32x12"),
+    &float::Float::<half::f16>::new("avx512:f16·f32:32x12"),
+    &float::Float::<half::bf16>::new("avx512:bf16·f32:32x12"),
+];
+
+/// Products of quantized weights, which want VNNI.
+pub(super) static VNNI: &[&dyn MatmulKernel] = &[
+    &quantized::Quantized::<q4::Q4_0>::new("avx512:q4_0·q8:16x8"),
+    &quantized::Quantized::<q4::Q4_1>::new("avx512:q4_1·q8:16x8"),
+    &quantized::Quantized::<q5::Q5_0>::new("avx512:q5_0·q8:16x8"),
+    &quantized::Quantized::<q5::Q5_1>::new("avx512:q5_1·q8:16x8"),
+    &quantized::Quantized::<q8::Q8_0>::new("avx512:q8_0·q8:16x8"),
+    &quantized::Quantized::<q3_k::Q2K>::new("avx512:q2_k·q8:16x8"),
+    &quantized::Quantized::<q3_k::Q3K>::new("avx512:q3_k·q8:16x8"),
+    &quantized::Quantized::<q4_k::Q4K>::new("avx512:q4_k·q8:16x8"),
+    &quantized::Quantized::<q4_k::Q5K>::new("avx512:q5_k·q8:16x8"),
+    &quantized::Quantized::<q6_k::Q6K>::new("avx512:q6_k·q8:16x8"),
+];

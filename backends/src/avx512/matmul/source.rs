@@ -1,0 +1,164 @@
+//! What each format yields to the tile loop, read from the units that `avx2` packs.
+
+use std::arch::x86_64::*;
+
+use super::bits::{bytes, far_nibbles, halves, load, nibbles, one_bit, part, two_bits};
+use super::scales::{Grouped, GroupedMin, Scale, ScaleMin, Scales};
+use crate::avx2::matmul::bits::VECTOR;
+use crate::avx2::matmul::codec::{Codec, ROWS};
+use crate::avx2::matmul::scales::HALVES;
+use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
+
+/// Blocks of 32 columns by 16 rows, in units.
+pub(super) trait Source: 'static {
+    /// Blocks in a unit.
+    const BLOCKS: usize;
+    /// Bytes of a unit.
+    const BYTES: usize;
+    /// Scales of a block.
+    type Scales: Scales;
+
+    /// Columns `4 * group ..` of block `b`, unsigned, a row to a lane.
+    ///
+    /// # Safety
+    /// `unit` holds a unit; `b < BLOCKS`, `group < 8`; the CPU has the features.
+    unsafe fn quants(unit: *const u8, b: usize, group: usize) -> __m512i;
+
+    /// Scales of block `b`.
+    ///
+    /// # Safety
+    /// `unit` holds a unit; `b < BLOCKS`; the CPU has the features.
+    unsafe fn scales(unit: *const u8, b: usize) -> Self::Scales;
+}
+
+/// A [`Source`] that is one of `avx2`'s formats: what its quants and scales are, as functions of `unit`, `b` and `group`.
+macro_rules! source {
+    ($format:ty, $scales:ty, |$unit:ident, $b:ident, $group:ident| $quants:expr, $make:expr) => {
+        impl Source for $format {
+            const BLOCKS: usize = <Self as Codec>::UNIT;
+            const BYTES: usize = <Self as Codec>::UNIT_BYTES;
+            type Scales = $scales;
+
+            #[inline]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn quants($unit: *const u8, $b: usize, $group: usize) -> __m512i {
+                // SAFETY: the block's quants stand in the unit.
+                unsafe { $quants }
+            }
+
+            #[inline]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+            unsafe fn scales($unit: *const u8, $b: usize) -> $scales {
+                // SAFETY: the scales stand behind the quants.
+                unsafe { $make }
+            }
+        }
+    };
+}
+
+source!(q4::Q4_0, Scale<8>, |unit, _b, group| far_nibbles(unit, group), Scale(halves(unit.add(q4::QUANTS))));
+source!(q4::Q4_1, ScaleMin, |unit, _b, group| far_nibbles(unit, group), scale_min(unit.add(q4::QUANTS)));
+source!(q5::Q5_0, Scale<16>, |unit, _b, group| five_bits(unit, group), Scale(halves(unit.add(q5::QUANTS))));
+source!(q5::Q5_1, ScaleMin, |unit, _b, group| five_bits(unit, group), scale_min(unit.add(q5::QUANTS)));
+source!(
+    q8::Q8_0,
+    Scale<128>,
+    |unit, _b, group| _mm512_xor_si512(load(unit, group), _mm512_set1_epi8(-128)),
+    Scale(halves(unit.add(q8::QUANTS)))
+);
+source!(
+    q4_k::Q4K,
+    ScaleMin,
+    |unit, b, group| far_nibbles(unit.add(b * q4::QUANTS), group),
+    six_bit_scales(unit.add(q4_k::BLOCKS * q4::QUANTS), b)
+);
+source!(
+    q4_k::Q5K,
+    ScaleMin,
+    |unit, b, group| five_bits(unit.add(b * q5::QUANTS), group),
+    six_bit_scales(unit.add(q4_k::BLOCKS * q5::QUANTS), b)
+);
+source!(
+    q6_k::Q6K,
+    Grouped<5>,
+    |unit, b, group| {
+        let block = unit.add(b * q6_k::QUANTS);
+        _mm512_or_si512(nibbles(block, group / 2, group % 2 == 1), two_bits(block.add(q6_k::NIBBLES), group, 4))
+    },
+    {
+        let groups = unit.add(q6_k::BLOCKS * q6_k::QUANTS);
+        let d = halves(groups.add(16 * ROWS));
+        Grouped { d, groups: [_mm512_cvtepi8_epi32(bytes(groups, 2 * b)), _mm512_cvtepi8_epi32(bytes(groups, 2 * b + 1))] }
+    }
+);
+source!(
+    q3_k::Q3K,
+    Grouped<2>,
+    |unit, b, group| {
+        let block = unit.add(b * q3_k::THREE_BITS);
+        _mm512_or_si512(two_bits(block, group, 0), one_bit(block.add(q3_k::TWO_BITS), group, 2))
+    },
+    {
+        let sixes = unit.add(q3_k::BLOCKS * q3_k::THREE_BITS);
+        let (d, first) = (halves(sixes.add(12 * ROWS)), 2 * b);
+        Grouped { d, groups: [three_bit_scale(sixes, first), three_bit_scale(sixes, first + 1)] }
+    }
+);
+source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * q3_k::TWO_BITS), group, 0), {
+    let groups = unit.add(q3_k::BLOCKS * q3_k::TWO_BITS);
+    let (d, dmin) = (halves(groups.add(16 * ROWS)), halves(groups.add(16 * ROWS + HALVES)));
+    let (first, last) = (bytes(groups, 2 * b), bytes(groups, 2 * b + 1));
+    let minima = [_mm512_cvtepu8_epi32(part(first, 4, 15)), _mm512_cvtepu8_epi32(part(last, 4, 15))];
+    GroupedMin {
+        d,
+        dmin,
+        groups: [_mm512_cvtepu8_epi32(part(first, 0, 15)), _mm512_cvtepu8_epi32(part(last, 0, 15))],
+        minima: _mm512_or_si512(minima[0], _mm512_slli_epi32::<16>(minima[1])),
+    }
+});
+
+/// Quants of five bits: nibbles (4 vectors) and fifth bits (1 vector).
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn five_bits(block: *const u8, group: usize) -> __m512i {
+    // SAFETY: 4 vectors and 1, the caller's.
+    unsafe { _mm512_or_si512(far_nibbles(block, group), one_bit(block.add(4 * VECTOR), group, 4)) }
+}
+
+/// Scales and minima as f16.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn scale_min(scales: *const u8) -> ScaleMin {
+    // SAFETY: twice 16 f16, the caller's.
+    unsafe { ScaleMin { d: halves(scales), m: halves(scales.add(HALVES)) } }
+}
+
+/// The 6-bit scale and minimum of block `b` of 8, multiplied out: 12 bytes of 16 rows, then two scales of scales.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn six_bit_scales(scales: *const u8, b: usize) -> ScaleMin {
+    // SAFETY: the caller's.
+    unsafe {
+        let (scale, min) = if b < 4 {
+            (part(bytes(scales, b), 0, 63), part(bytes(scales, b + 4), 0, 63))
+        } else {
+            // The first four of both fill 6 bits of their byte; its upper two belong to one of the last four.
+            let low = bytes(scales, b + 4);
+            let upper = |i| part(bytes(scales, i), 2, 0b11_0000);
+            (_mm_or_si128(part(low, 0, 15), upper(b - 4)), _mm_or_si128(part(low, 4, 15), upper(b)))
+        };
+        let d = halves(scales.add(q4_k::SCALE_BYTES * ROWS));
+        let dmin = _mm512_xor_ps(halves(scales.add(q4_k::SCALE_BYTES * ROWS + HALVES)), _mm512_set1_ps(-0.0));
+        let times = |d, whole| _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(whole)));
+        ScaleMin { d: times(d, scale), m: times(dmin, min) }
+    }
+}
+
+/// The 6-bit scale `j` of 16 of `Q3_K`, its offset taken away: 12 bytes of 16 rows.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn three_bit_scale(sixes: *const u8, j: usize) -> __m512i {
+    // SAFETY: the caller's.
+    let (low, high) = unsafe { (part(bytes(sixes, j % 8), j / 8 * 4, 15), part(bytes(sixes, 8 + j % 4), 2 * (j / 4), 3)) };
+    _mm512_cvtepi8_epi32(_mm_sub_epi8(_mm_or_si128(low, _mm_slli_epi16::<4>(high)), _mm_set1_epi8(32)))
+}
