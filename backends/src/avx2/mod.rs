@@ -5,7 +5,7 @@
 //! `#[target_feature]`. They are private, and [`Avx2::install`] alone hands them out, after it has seen the features in a
 //! [`CpuFeatures`], which lists none that the CPU lacks: that is what every SAFETY comment here calls *installed*.
 
-mod attention;
+pub(crate) mod attention;
 mod embed;
 mod exp;
 mod gate;

@@ -26,7 +26,7 @@ struct Seen {
     to: usize,
 }
 
-pub(super) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
+pub(crate) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
     let rows = span.m * span.g;
     if rows == 0 {
         return;

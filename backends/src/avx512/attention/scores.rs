@@ -1,0 +1,69 @@
+//! Scores: queries times keys, 16 keys to a panel.
+
+#![allow(clippy::needless_range_loop, reason = "rows and panels index several arrays at once")]
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use rml_kernels_ref::kv::KEY_PANEL;
+
+use super::block::{Block, Queries, Scores, WIDTH, store};
+use super::element::Element;
+
+impl<T: Element> Block<'_, T> {
+    /// Scores of all keys in `panels` of the block.
+    ///
+    /// # Safety
+    /// `d` numbers of each query are written, the cache holds the panels; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn score<const N: usize>(&self, queries: &Queries<N>, panels: Range<usize>, p: &mut [Scores; N]) {
+        let mut panel = panels.start;
+        while panel < panels.end {
+            let left = panels.end - panel;
+            // Enough chains of additions to hide their latency, as few as leave registers for the keys.
+            // SAFETY: the caller's.
+            panel += unsafe {
+                match N {
+                    1..=6 if left >= 4 => self.score_panels::<N, 4>(queries, panel, p),
+                    _ if left >= 2 => self.score_panels::<N, 2>(queries, panel, p),
+                    _ => self.score_panels::<N, 1>(queries, panel, p),
+                }
+            };
+        }
+    }
+
+    /// Scores of `P` panels; returns `P`.
+    ///
+    /// # Safety
+    /// As for [`Block::score`].
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn score_panels<const N: usize, const P: usize>(&self, queries: &Queries<N>, panel: usize, p: &mut [Scores; N]) -> usize {
+        let panel_len = self.d * KEY_PANEL;
+        let k = self.k[(self.start / KEY_PANEL + panel) * panel_len..][..P * panel_len].as_ptr();
+        let mut acc = [[_mm512_setzero_ps(); P]; N];
+        for j in 0..self.d {
+            let mut key = [_mm512_setzero_ps(); P];
+            for i in 0..P {
+                // SAFETY: component `j` of 16 keys of a panel.
+                key[i] = unsafe { T::load(k.add(i * panel_len + j * KEY_PANEL)) };
+            }
+            for r in 0..N {
+                // SAFETY: `j` is below `d`, and `d` numbers are written.
+                let q = _mm512_set1_ps(unsafe { queries[r].get_unchecked(j).assume_init() });
+                for i in 0..P {
+                    acc[r][i] = _mm512_fmadd_ps(q, key[i], acc[r][i]);
+                }
+            }
+        }
+        let scale = _mm512_set1_ps(self.scale);
+        for r in 0..N {
+            let p = &mut p[r].as_chunks_mut::<WIDTH>().0[panel..panel + P];
+            for i in 0..P {
+                store(_mm512_mul_ps(acc[r][i], scale), &mut p[i]);
+            }
+        }
+        P
+    }
+}

@@ -1,0 +1,151 @@
+//! Values: their sum, each times the exponential of its score.
+
+#![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
+
+use std::arch::x86_64::*;
+
+use rml_kernels_ref::kv::KEY_BLOCK;
+
+use super::Seen;
+use super::block::{Block, Fold, Scores, WIDTH};
+use super::element::Element;
+
+/// Sums of `C` registers of columns for `N` rows.
+type Acc<const N: usize, const C: usize> = [[__m512; C]; N];
+
+impl<T: Element> Block<'_, T> {
+    /// Sums values times `p` over the keys seen, and folds them into `out`. (N, d)
+    ///
+    /// # Safety
+    /// The cache holds the keys seen; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn add_values<const N: usize>(&self, p: &[Scores; N], seen: &[Seen; N], fold: &[Fold; N], out: &mut [f32]) {
+        let mut j = 0;
+        while j < self.d {
+            let left = self.d - j;
+            // SAFETY: the caller's; this many columns are left of a row.
+            j += unsafe {
+                match N {
+                    1..=2 if left >= 8 * WIDTH => self.add_columns::<N, 8, true>(p, seen, fold, j, out),
+                    1..=6 if left >= 4 * WIDTH => self.add_columns::<N, 4, true>(p, seen, fold, j, out),
+                    _ if left >= 2 * WIDTH => self.add_columns::<N, 2, true>(p, seen, fold, j, out),
+                    _ if left >= WIDTH => self.add_columns::<N, 1, true>(p, seen, fold, j, out),
+                    _ => self.add_columns::<N, 1, false>(p, seen, fold, j, out),
+                }
+            };
+        }
+    }
+
+    /// [`Block::add_values`] for `C` registers of columns from `j` on; returns how many columns these may be. If they are
+    /// not `WHOLE`, the row ends within the one register.
+    ///
+    /// # Safety
+    /// As for [`Block::add_values`]; `j + 16 C <= d` if `WHOLE`, else `C` is 1 and `j < d`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn add_columns<const N: usize, const C: usize, const WHOLE: bool>(
+        &self,
+        p: &[Scores; N],
+        seen: &[Seen; N],
+        fold: &[Fold; N],
+        j: usize,
+        out: &mut [f32],
+    ) -> usize {
+        let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
+        let there = if WHOLE { u16::MAX } else { u16::MAX >> (WIDTH - (self.d - j)) };
+        let columns = Columns { v, d: self.d, there };
+        let mut acc = [[_mm512_setzero_ps(); C]; N];
+        // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
+        let from = seen.iter().fold(0, |from, s| from.max(s.from));
+        let to = seen.iter().fold(KEY_BLOCK, |to, s| to.min(s.to)).max(from);
+        // SAFETY: the caller's: these keys of the block have these columns.
+        unsafe {
+            for r in 0..N {
+                columns.add_to_row::<C, WHOLE>(&p[r], seen[r].from..seen[r].to.min(from), &mut acc[r]);
+            }
+            for t in from..to {
+                let v = columns.load::<C, WHOLE>(t);
+                for r in 0..N {
+                    let p = _mm512_set1_ps(*p[r].get_unchecked(t)); // `to` is at most the length of a block
+                    for c in 0..C {
+                        acc[r][c] = _mm512_fmadd_ps(p, v[c], acc[r][c]);
+                    }
+                }
+            }
+            for r in 0..N {
+                columns.add_to_row::<C, WHOLE>(&p[r], seen[r].from.max(to)..seen[r].to, &mut acc[r]);
+            }
+        }
+        self.fold::<N, C>(&acc, fold, there, j, out);
+        C * WIDTH
+    }
+
+    /// Folds the sums of columns `j ..` into `out`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn fold<const N: usize, const C: usize>(&self, acc: &Acc<N, C>, fold: &[Fold; N], there: u16, j: usize, out: &mut [f32]) {
+        for r in 0..N {
+            let out = &mut out[r * self.d..][..self.d][j..];
+            for c in 0..C {
+                let out = out[c * WIDTH..].as_mut_ptr();
+                // SAFETY: the columns that are there are within the row.
+                unsafe {
+                    match fold[r] {
+                        Fold::Keep => {}
+                        Fold::Replace => _mm512_mask_storeu_ps(out, there, acc[r][c]),
+                        Fold::Mix(a, b) => {
+                            let scaled = _mm512_mul_ps(acc[r][c], _mm512_set1_ps(b));
+                            let older = _mm512_maskz_loadu_ps(there, out);
+                            _mm512_mask_storeu_ps(out, there, _mm512_fmadd_ps(older, _mm512_set1_ps(a), scaled));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Columns of the values of a block.
+struct Columns<T> {
+    v: *const T, // the first column of the block's first key
+    d: usize,
+    there: u16, // of the only register, where a row ends in it
+}
+
+impl<T: Element> Columns<T> {
+    /// Columns of key `t`.
+    ///
+    /// # Safety
+    /// The key is there, and so are the columns; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn load<const C: usize, const WHOLE: bool>(&self, t: usize) -> [__m512; C] {
+        let mut v = [_mm512_setzero_ps(); C];
+        for c in 0..C {
+            // SAFETY: the caller's.
+            unsafe {
+                let at = self.v.add(t * self.d + c * WIDTH);
+                v[c] = if WHOLE { T::load(at) } else { T::load_some(self.there, at) };
+            }
+        }
+        v
+    }
+
+    /// Adds the values of `keys` to one row.
+    ///
+    /// # Safety
+    /// As for [`load`](Self::load), for all the keys.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn add_to_row<const C: usize, const WHOLE: bool>(&self, p: &Scores, keys: std::ops::Range<usize>, acc: &mut [__m512; C]) {
+        for t in keys {
+            // SAFETY: the caller's.
+            let v = unsafe { self.load::<C, WHOLE>(t) };
+            let p = _mm512_set1_ps(p[t]);
+            for c in 0..C {
+                acc[c] = _mm512_fmadd_ps(p, v[c], acc[c]);
+            }
+        }
+    }
+}
