@@ -27,6 +27,8 @@ pub fn sit(table: &KernelTable, owner: &str, only: &str) -> Report {
     slot(exam, owner, &table.rope_pairs, exam::rope_pairs);
     slot(exam, owner, &table.rope_halves, exam::rope_halves);
     slot(exam, owner, &table.attend, exam::attend);
+    slot(exam, owner, &table.append, exam::append);
+    slot(exam, owner, &table.merge_spans, exam::merge_spans);
     slot(exam, owner, &table.softmax, exam::softmax);
     slot(exam, owner, &table.silu_mul, exam::silu_mul);
     slot(exam, owner, &table.gelu_mul, exam::gelu_mul);

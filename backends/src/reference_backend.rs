@@ -45,6 +45,8 @@ impl KernelTable {
             rope_pairs: Slot::new(NAME, rope::rope_pairs),
             rope_halves: Slot::new(NAME, rope::rope_halves),
             attend: Slot::new(NAME, attention::attend),
+            append: Slot::new(NAME, attention::append),
+            merge_spans: Slot::new(NAME, attention::merge_spans),
             softmax: Slot::new(NAME, softmax::softmax),
             silu_mul: Slot::new(NAME, gate::silu_mul),
             gelu_mul: Slot::new(NAME, gate::gelu_mul),

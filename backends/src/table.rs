@@ -4,7 +4,7 @@
 
 use rml_kernels_ref::activation::Q8RowMut;
 use rml_kernels_ref::format::Format;
-use rml_kernels_ref::kv::{AttendSpan, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KvHeadMut, SpanState};
 
 use crate::matmul::MatmulKernel;
 
@@ -47,6 +47,10 @@ pub type Quantize = fn(x: &[f32], out: &mut Q8RowMut<'_>);
 pub type Rope = fn(x: &mut [f32], d: usize, cos: &[f32], sin: &[f32]);
 /// Attention of one span of keys, see [`AttendSpan`].
 pub type Attend = fn(span: &AttendSpan<'_>, state: &mut SpanState<'_>);
+/// Writes key and value (both (d)) of one position into the cache of a head.
+pub type Append = fn(kv: &mut KvHeadMut<'_>, position: usize, key: &[f32], value: &[f32]);
+/// Folds the state of a later span into that of the earlier ones.
+pub type MergeSpans = fn(so_far: &mut SpanState<'_>, span: &SpanState<'_>);
 /// `x = exp(x - max x) / sum`, in place. (n)
 pub type Softmax = fn(x: &mut [f32]);
 /// `gate = act(gate) * up`, in place. Both (n).
@@ -77,6 +81,10 @@ pub struct KernelTable {
     pub rope_halves: Slot<Rope>,
     /// Attention.
     pub attend: Slot<Attend>,
+    /// A position's key and value into the cache.
+    pub append: Slot<Append>,
+    /// The merge of two spans of attention.
+    pub merge_spans: Slot<MergeSpans>,
     /// Softmax.
     pub softmax: Slot<Softmax>,
     /// `silu(gate) * up`.
@@ -133,6 +141,8 @@ impl KernelTable {
             rope_pairs,
             rope_halves,
             attend,
+            append,
+            merge_spans,
             softmax,
             silu_mul,
             gelu_mul,

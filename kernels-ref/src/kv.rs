@@ -21,6 +21,16 @@ pub enum KvType {
     F32,
 }
 
+impl KvType {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            KvType::F16 => "f16",
+            KvType::F32 => "f32",
+        }
+    }
+}
+
 /// The cache of one key-value head, for a capacity of `c` positions (a multiple of [`KEY_PANEL`]).
 #[derive(Clone, Copy, Debug)]
 pub enum KvHead<'a> {

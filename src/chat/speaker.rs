@@ -59,10 +59,7 @@ impl ModelSpeaker {
             kernels.join(" "),
             self.model.team().n_threads(),
             self.session.context_size(),
-            match self.kv {
-                KvType::F16 => "f16",
-                KvType::F32 => "f32",
-            },
+            self.kv.name(),
         )
     }
 }

@@ -4,7 +4,7 @@
 //! result does not depend on how tokens or spans are shared out among threads.
 
 use rml_backends::{KernelTable, TileMut};
-use rml_kernels_ref::attention::{append, finish, merge_spans};
+use rml_kernels_ref::attention::finish;
 use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState};
 
 use super::kv::{KvCache, head_mut};
@@ -139,6 +139,7 @@ impl Layer<'_> {
             RopeStyle::Pairs => self.table.rope_pairs.get(),
             RopeStyle::Halves => self.table.rope_halves.get(),
         };
+        let append = self.table.append.get();
         let mut kv = head_mut(kind, keys, values);
         let half = self.angles.half;
         for i in 0..self.m {
@@ -173,7 +174,7 @@ impl Layer<'_> {
         attend(&AttendSpan { span: first, ..*queries }, &mut scratch.so_far.first(rows, d));
         for span in spans.skip(1) {
             attend(&AttendSpan { span, ..*queries }, &mut scratch.span.first(rows, d));
-            merge_spans(&mut scratch.so_far.first(rows, d), &scratch.span.first(rows, d));
+            self.table.merge_spans.get()(&mut scratch.so_far.first(rows, d), &scratch.span.first(rows, d));
         }
         finish(&mut scratch.so_far.first(rows, d));
         for (i, row) in scratch.so_far.out[..rows * d].chunks_exact(g * d).enumerate() {
@@ -213,7 +214,7 @@ impl Layer<'_> {
             let (s0, s) = sum.split_at_mut(g);
             let mut so_far = SpanState { out: o0, max: m0, sum: s0 };
             for ((out, max), sum) in o.chunks_exact_mut(g * d).zip(m.chunks_exact_mut(g)).zip(s.chunks_exact_mut(g)) {
-                merge_spans(&mut so_far, &SpanState { out, max, sum });
+                self.table.merge_spans.get()(&mut so_far, &SpanState { out, max, sum });
             }
             finish(&mut so_far);
             out.copy_from_slice(so_far.out);

@@ -44,6 +44,8 @@ impl Backend for Avx2 {
     fn install(&self, cpu: &CpuFeatures, table: &mut KernelTable) {
         assert_eq!(cpu.require(&FEATURES), Ok(()), "installed without its features");
         table.attend.put(NAME, attention::attend);
+        table.append.put(NAME, attention::append);
+        table.merge_spans.put(NAME, attention::merge_spans);
         table.embed_row.put(NAME, embed::embed_row);
         table.rms_norm.put(NAME, norm::rms_norm);
         table.quantize.put(NAME, quantize::quantize);

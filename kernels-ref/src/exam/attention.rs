@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::buffers::{CANARY, Guarded};
-use super::compare::{Fault, equal, within};
+use super::compare::{Fault, equal, equal_integers, within};
 use super::fills::{Fill, Random};
 use super::{Exam, bounds};
 use crate::attention;
@@ -67,7 +67,7 @@ pub fn attend(exam: &mut Exam, kernel: Attend) {
         let sizes = Sizes { m, g, d, first, window };
         let seen = if window == ALL { "all".to_owned() } else { window.to_string() };
         for kv in [KvType::F16, KvType::F32] {
-            let line = format!("m={m} g={g} d={d} first={first} window={seen} kv={}", if kv == KvType::F16 { "f16" } else { "f32" });
+            let line = format!("m={m} g={g} d={d} first={first} window={seen} kv={}", kv.name());
             for fill in [Fill::Gaussian, Fill::Outliers, Fill::Signs, Fill::Zeros, Fill::Broken, Fill::Bits] {
                 exam.case("attend", "attend_equals_reference", &format!("{line} fill={}", fill.name()), |random| {
                     let setting = Setting::new(sizes, kv, fill, random);
@@ -91,6 +91,58 @@ pub fn attend(exam: &mut Exam, kernel: Attend) {
                     accurate(kernel, &Setting::new(sizes, kv, Fill::Gaussian, random), random)
                 });
             }
+        }
+    }
+}
+
+/// Examines the writing of a position into the cache: every number of the cache is compared, those of other positions too.
+pub fn append(exam: &mut Exam, kernel: fn(&mut KvHeadMut<'_>, usize, &[f32], &[f32])) {
+    for (d, position) in [1, 8, 15, 16, 33, 64, 80, 128].into_iter().flat_map(|d| [0, 1, 15, 16, 30].map(|position| (d, position))) {
+        for (kv, fill) in [KvType::F16, KvType::F32].into_iter().flat_map(|kv| Fill::ALL.map(|fill| (kv, fill))) {
+            let line = format!("d={d} position={position} kv={} fill={}", kv.name(), fill.name());
+            exam.case("append", "append_equals_reference", &line, |random| {
+                let (key, value) = (fill.numbers(d, random), fill.numbers(d, random));
+                let older = Fill::Gaussian.numbers(2 * 32 * d, random);
+                let mut caches = [kernel, attention::append].map(|append| {
+                    let mut cache = Cache::new(kv, 32 * d, random.below(16), &older);
+                    append(&mut cache.view_mut(), position, &key, &value);
+                    cache
+                });
+                let [got, want] = caches.each_mut().map(Cache::bits);
+                equal_integers(&got?, &want?)
+            });
+        }
+    }
+}
+
+/// Examines the merge of two spans, one of which may have seen nothing.
+pub fn merge_spans(exam: &mut Exam, kernel: fn(&mut SpanState<'_>, &SpanState<'_>)) {
+    for (rows, d) in [0, 1, 3, 8, 9].into_iter().flat_map(|rows| [1, 7, 16, 33, 64, 128].map(|d| (rows, d))) {
+        for fill in [Fill::Gaussian, Fill::Outliers, Fill::Signs, Fill::Zeros, Fill::Broken, Fill::Bits] {
+            exam.case("merge_spans", "merge_spans_equals_reference", &format!("rows={rows} d={d} fill={}", fill.name()), |random| {
+                let span = |random: &mut Random| {
+                    let (out, mut max) = (fill.numbers(rows * d, random), fill.numbers(rows, random));
+                    let mut sum: Vec<f32> = Fill::Gaussian.numbers(rows, random).iter().map(|x| x.abs() + 1.0).collect();
+                    for r in 0..rows {
+                        if random.below(4) == 0 {
+                            (max[r], sum[r]) = (f32::NEG_INFINITY, 0.0);
+                        }
+                    }
+                    (out, max, sum)
+                };
+                let (so_far, mut later) = (span(random), span(random));
+                let later = SpanState { out: &mut later.0, max: &mut later.1, sum: &mut later.2 };
+                let [got, want] = [kernel, attention::merge_spans].map(|merge| {
+                    let mut of = |x: &[f32]| Guarded::of(x, random.below(16), CANARY);
+                    let mut state = State { out: of(&so_far.0), max: of(&so_far.1), sum: of(&so_far.2) };
+                    merge(&mut state.view(), &later);
+                    state
+                });
+                got.intact()?;
+                equal(got.max.get(), want.max.get()).map_err(|fault| fault.of("max"))?;
+                equal(got.sum.get(), want.sum.get()).map_err(|fault| fault.of("sum"))?;
+                equal(got.out.get(), want.out.get()).map_err(|fault| fault.of("out"))
+            });
         }
     }
 }
@@ -138,7 +190,7 @@ fn accurate(kernel: Attend, setting: &Setting, random: &mut Random) -> Result<()
         }
     }
     let largest = setting.v.iter().fold(0.0_f32, |max, v| max.max(v.abs()));
-    let bound = if setting.f32_cache.is_some() { bounds::ATTENTION_F32 } else { bounds::ATTENTION_F16 };
+    let bound = if matches!(setting.cache, Cache::F32(_)) { bounds::ATTENTION_F32 } else { bounds::ATTENTION_F16 };
     within(total.out.get(), &want, |_| bound * f64::from(largest))
 }
 
@@ -149,9 +201,55 @@ struct Setting {
     q_stride: usize,
     k: Vec<f32>, // (positions, d)
     v: Vec<f32>, // (positions, d)
-    f16_cache: Option<[Guarded<f16>; 2]>,
-    f32_cache: Option<[Guarded<f32>; 2]>,
+    cache: Cache,
     scale: f32,
+}
+
+/// Keys and values of a head.
+enum Cache {
+    F16([Guarded<f16>; 2]),
+    F32([Guarded<f32>; 2]),
+}
+
+impl Cache {
+    /// A cache of `len` keys' and `len` values' numbers that start with `numbers`, NaN where those end.
+    fn new(kv: KvType, len: usize, shift: usize, numbers: &[f32]) -> Self {
+        let number = |i: usize| numbers.get(i).copied().unwrap_or(f32::NAN);
+        let both = [0, len].map(|first| (first..first + len).map(number));
+        match kv {
+            KvType::F16 => Cache::F16(both.map(|x| Guarded::of(&x.map(f16::from_f32).collect::<Vec<_>>(), shift, f16::NAN))),
+            KvType::F32 => Cache::F32(both.map(|x| Guarded::of(&x.collect::<Vec<_>>(), shift, f32::NAN))),
+        }
+    }
+
+    fn view(&self) -> KvHead<'_> {
+        match self {
+            Cache::F16([k, v]) => KvHead::F16 { k: k.get(), v: v.get() },
+            Cache::F32([k, v]) => KvHead::F32 { k: k.get(), v: v.get() },
+        }
+    }
+
+    fn view_mut(&mut self) -> KvHeadMut<'_> {
+        match self {
+            Cache::F16([k, v]) => KvHeadMut::F16 { k: k.get_mut(), v: v.get_mut() },
+            Cache::F32([k, v]) => KvHeadMut::F32 { k: k.get_mut(), v: v.get_mut() },
+        }
+    }
+
+    /// The bits of keys and values, every NaN alike, if nothing was written around them.
+    fn bits(&mut self) -> Result<Vec<u32>, Fault> {
+        let quiet = |nan: bool, bits: u32| if nan { u32::MAX } else { bits };
+        match self {
+            Cache::F16(both) => {
+                both.iter().try_for_each(Guarded::intact)?;
+                Ok(both.iter().flat_map(|x| x.get()).map(|x| quiet(x.is_nan(), x.to_bits().into())).collect())
+            }
+            Cache::F32(both) => {
+                both.iter().try_for_each(Guarded::intact)?;
+                Ok(both.iter().flat_map(|x| x.get()).map(|x| quiet(x.is_nan(), x.to_bits())).collect())
+            }
+        }
+    }
 }
 
 impl Setting {
@@ -162,28 +260,17 @@ impl Setting {
         let q = Guarded::of(&fill.numbers(m * q_stride, random), random.below(16), f32::NAN);
         let (k, v) = (fill.numbers(positions * d, random), fill.numbers(positions * d, random));
         let capacity = positions.next_multiple_of(KEY_PANEL) * d;
-        let shift = random.below(16);
-        let mut f16_cache = (kv == KvType::F16).then(|| [0; 2].map(|_| Guarded::new(capacity, shift, f16::NAN)));
-        let mut f32_cache = (kv == KvType::F32).then(|| [0; 2].map(|_| Guarded::new(capacity, shift, f32::NAN)));
+        let mut cache = Cache::new(kv, capacity, random.below(16), &[]);
         for t in 0..positions {
-            let cache = match (&mut f16_cache, &mut f32_cache) {
-                (Some([k, v]), _) => KvHeadMut::F16 { k: k.get_mut(), v: v.get_mut() },
-                (_, Some([k, v])) => KvHeadMut::F32 { k: k.get_mut(), v: v.get_mut() },
-                (None, None) => unreachable!("one of the two is there"),
-            };
-            attention::append(&mut { cache }, t, &k[t * d..][..d], &v[t * d..][..d]);
+            attention::append(&mut cache.view_mut(), t, &k[t * d..][..d], &v[t * d..][..d]);
         }
-        Setting { sizes, q, q_stride, k, v, f16_cache, f32_cache, scale: 1.0 / (d as f32).sqrt() }
+        Setting { sizes, q, q_stride, k, v, cache, scale: 1.0 / (d as f32).sqrt() }
     }
 
     /// Calls `check` with every span up to the last token.
     fn each_span(&self, mut check: impl FnMut(&AttendSpan<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
         let Sizes { m, g, d, first, window } = self.sizes;
-        let kv = match (&self.f16_cache, &self.f32_cache) {
-            (Some([k, v]), _) => KvHead::F16 { k: k.get(), v: v.get() },
-            (_, Some([k, v])) => KvHead::F32 { k: k.get(), v: v.get() },
-            (None, None) => unreachable!("one of the two is there"),
-        };
+        let kv = self.cache.view();
         for span in 0..(first + m).div_ceil(KEY_SPAN) {
             let span = AttendSpan { q: self.q.get(), q_stride: self.q_stride, m, g, d, kv, first, window, span, scale: self.scale };
             check(&span).map_err(|fault| fault.of(&format!("span {}", span.span)))?;
@@ -205,10 +292,14 @@ impl State {
         let mut room = |len| Guarded::new(len, random.below(16), CANARY);
         let mut state = State { out: room(rows * span.d), max: room(rows), sum: room(rows) };
         kernel(span, &mut state.view());
-        state.out.intact()?;
-        state.max.intact()?;
-        state.sum.intact()?;
+        state.intact()?;
         Ok(state)
+    }
+
+    fn intact(&self) -> Result<(), Fault> {
+        self.out.intact()?;
+        self.max.intact()?;
+        self.sum.intact()
     }
 
     fn view(&mut self) -> SpanState<'_> {

@@ -15,7 +15,7 @@ mod products;
 mod report;
 mod rows;
 
-pub use attention::attend;
+pub use attention::{append, attend, merge_spans};
 pub use elements::{add, embed_row, gelu_mul, quantize, silu_mul};
 pub use products::{Panels, Product, Tile, product};
 pub use report::{Failure, Report};

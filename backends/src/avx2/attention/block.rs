@@ -118,7 +118,7 @@ fn is_seen(i: usize, seen: Seen) -> __m256 {
 /// Folds maxima and sums of `N` rows, and says what is to happen to their outputs.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn fold<const N: usize>(max2: &[f32; N], sum2: &[f32; N], max: &mut [f32], sum: &mut [f32]) -> [Fold; N] {
+pub(super) fn fold<const N: usize>(max2: &[f32; N], sum2: &[f32; N], max: &mut [f32], sum: &mut [f32]) -> [Fold; N] {
     let (mut older, mut newer) = ([0.0; WIDTH], [0.0; WIDTH]);
     for r in 0..N {
         let m = if max2[r] > max[r] { max2[r] } else { max[r] };

@@ -3,8 +3,10 @@
 //! Rows are pairs of a token and a query head. Up to six share each load of a key or a value; tiles of rows take a block of
 //! keys in turn while it is in the first-level cache. What a row computes does not depend on the rows beside it.
 
+mod append;
 mod block;
 mod element;
+mod merge;
 mod scores;
 mod values;
 
@@ -14,7 +16,9 @@ use std::array;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState};
 
+pub(super) use append::append;
 use element::Element;
+pub(super) use merge::merge_spans;
 
 /// Rows that walk the blocks together: their queries and outputs stay in the second-level cache.
 const GANG: usize = 48;

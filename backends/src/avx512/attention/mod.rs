@@ -94,11 +94,7 @@ unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[
             to: (position + 1).min((span.span + 1) * KEY_SPAN),
         }
     });
-    let mut state = SpanState {
-        out: &mut state.out[row * d..][..N * d],
-        max: &mut state.max[row..][..N],
-        sum: &mut state.sum[row..][..N],
-    };
+    let mut state = SpanState { out: &mut state.out[row * d..][..N * d], max: &mut state.max[row..][..N], sum: &mut state.sum[row..][..N] };
     state.out.fill(0.0);
     state.max.fill(f32::NEG_INFINITY);
     state.sum.fill(0.0);
