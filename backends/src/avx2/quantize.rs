@@ -28,7 +28,7 @@ fn quantize_avx2(x: &[f32], out: &mut Q8RowMut<'_>) {
     let (q, _) = out.q.as_chunks_mut::<Q8_BLOCK>();
     let (sum, _) = out.sum.as_chunks_mut::<2>();
     for ((((x, q), scale), scaled_sum), sum) in x.iter().zip(q).zip(&mut *out.scale).zip(&mut *out.scaled_sum).zip(sum) {
-        let v: [__m256; 4] = std::array::from_fn(|i| load(&x[8 * i..]));
+        let v = [load(x), load(&x[8..]), load(&x[16..]), load(&x[24..])];
         let max = largest_magnitude(&v);
         let inverse;
         (*scale, inverse) = match max {
@@ -38,7 +38,10 @@ fn quantize_avx2(x: &[f32], out: &mut Q8RowMut<'_>) {
         };
         // Conversion rounds ties to even, as the current rounding mode is the default one.
         let inverse_v = _mm256_set1_ps(inverse);
-        let whole = v.map(|v| _mm256_cvtps_epi32(_mm256_mul_ps(v, inverse_v)));
+        let mut whole = [_mm256_setzero_si256(); 4];
+        for (whole, v) in whole.iter_mut().zip(&v) {
+            *whole = _mm256_cvtps_epi32(_mm256_mul_ps(*v, inverse_v));
+        }
         let short = [_mm256_packs_epi32(whole[0], whole[1]), _mm256_packs_epi32(whole[2], whole[3])];
         // Packing goes by halves of a register: dwords of 4 numbers come as 0 2 4 6 1 3 5 7.
         let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(short[0], short[1]), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -55,8 +58,10 @@ fn quantize_avx2(x: &[f32], out: &mut Q8RowMut<'_>) {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn largest_magnitude(v: &[__m256; 4]) -> f32 {
-    let bits = v.map(|v| _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0), v)));
-    let m8 = _mm256_max_epi32(_mm256_max_epi32(bits[0], bits[1]), _mm256_max_epi32(bits[2], bits[3]));
+    let mut m8 = _mm256_setzero_si256();
+    for v in v {
+        m8 = _mm256_max_epi32(m8, _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0), *v)));
+    }
     let m4 = _mm_max_epi32(_mm256_castsi256_si128(m8), _mm256_extracti128_si256::<1>(m8));
     let m2 = _mm_max_epi32(m4, _mm_shuffle_epi32::<0b11_10_11_10>(m4));
     let m1 = _mm_max_epi32(m2, _mm_shuffle_epi32::<0b01_01_01_01>(m2));
@@ -71,6 +76,6 @@ fn half_sums(bytes: __m256i) -> [i16; 2] {
     let unsigned = _mm256_xor_si256(bytes, _mm256_set1_epi8(OFFSET as i8));
     let eights = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
     let sums = _mm256_add_epi64(eights, _mm256_unpackhi_epi64(eights, eights));
-    let sum = |half: __m128i| _mm_cvtsi128_si32(half) as i16 - 16 * OFFSET;
-    [sum(_mm256_castsi256_si128(sums)), sum(_mm256_extracti128_si256::<1>(sums))]
+    let halves = [_mm_cvtsi128_si32(_mm256_castsi256_si128(sums)), _mm_cvtsi128_si32(_mm256_extracti128_si256::<1>(sums))];
+    [halves[0] as i16 - 16 * OFFSET, halves[1] as i16 - 16 * OFFSET]
 }

@@ -1,7 +1,8 @@
 //! One block of keys for a tile of rows: scores, their exponentials, the sum of values, and the fold into what came before.
 
+#![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
+
 use std::arch::x86_64::*;
-use std::array;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, SpanState};
 
@@ -49,20 +50,22 @@ impl<T: Element> Block<'_, T> {
     /// # Safety
     /// The span has these rows and the cache the keys they see, in whole panels; so has the state; the CPU has the features.
     #[target_feature(enable = "avx2,fma,f16c")]
-    pub(super) unsafe fn attend<const N: usize>(&self, span: &AttendSpan<'_>, row: usize, seen: [Seen; N], state: &mut SpanState<'_>) {
+    pub(super) unsafe fn attend<const N: usize>(&self, span: &AttendSpan<'_>, row: usize, seen: &[Seen], state: &mut SpanState<'_>) {
         // Within the block, empty ranges at 0.
-        let seen = seen.map(|s| {
+        let mut seen: [Seen; N] = *seen.first_chunk().expect("a range for each row");
+        for s in &mut seen {
             let (from, to) = (s.from.max(self.start), s.to.min(self.start + KEY_BLOCK));
-            if from < to { Seen { from: from - self.start, to: to - self.start } } else { Seen::default() }
-        });
+            *s = if from < to { Seen { from: from - self.start, to: to - self.start } } else { Seen::default() };
+        }
         let (from, to) = super::hull(&seen);
         if from >= to {
             return;
         }
-        let q = array::from_fn(|r| {
+        let mut q = [std::ptr::null(); N];
+        for r in 0..N {
             let (i, h) = ((row + r) / span.g, (row + r) % span.g);
-            span.q[i * span.q_stride + h * self.d..][..self.d].as_ptr()
-        });
+            q[r] = span.q[i * span.q_stride + h * self.d..][..self.d].as_ptr();
+        }
         let mut p = [[0.0; KEY_BLOCK]; N];
         // SAFETY: the caller's.
         unsafe { self.score(&q, from / KEY_PANEL..to.div_ceil(KEY_PANEL), &mut p) };
@@ -127,16 +130,19 @@ pub(super) fn fold<const N: usize>(max2: &[f32; N], sum2: &[f32; N], max: &mut [
     let (mut a, mut b) = ([0.0; WIDTH], [0.0; WIDTH]);
     lanes::store(exp(lanes::load(&older)), &mut a);
     lanes::store(exp(lanes::load(&newer)), &mut b);
-    array::from_fn(|r| {
+    let mut fold = [Fold::Keep; N];
+    for r in 0..N {
         if sum2[r] == 0.0 {
-            Fold::Keep
-        } else if sum[r] == 0.0 {
+            continue;
+        }
+        fold[r] = if sum[r] == 0.0 {
             (max[r], sum[r]) = (max2[r], sum2[r]);
             Fold::Replace
         } else {
             max[r] = if max2[r] > max[r] { max2[r] } else { max[r] };
             sum[r] = sum[r].mul_add(a[r], sum2[r] * b[r]);
             Fold::Mix(a[r], b[r])
-        }
-    })
+        };
+    }
+    fold
 }

@@ -12,7 +12,6 @@ mod values;
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::array;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState};
 
@@ -77,12 +76,12 @@ unsafe fn attend_avx2<T: Element>(span: &AttendSpan<'_>, k: &[T], v: &[T], state
                 // SAFETY: the caller's shapes; these rows are among them, and so are the keys they see.
                 unsafe {
                     match n - first {
-                        1 => tile.attend::<1>(span, row, array::from_fn(|i| seen[first + i]), state),
-                        2 => tile.attend::<2>(span, row, array::from_fn(|i| seen[first + i]), state),
-                        3 => tile.attend::<3>(span, row, array::from_fn(|i| seen[first + i]), state),
-                        4 => tile.attend::<4>(span, row, array::from_fn(|i| seen[first + i]), state),
-                        5 => tile.attend::<5>(span, row, array::from_fn(|i| seen[first + i]), state),
-                        _ => tile.attend::<6>(span, row, array::from_fn(|i| seen[first + i]), state),
+                        1 => tile.attend::<1>(span, row, &seen[first..], state),
+                        2 => tile.attend::<2>(span, row, &seen[first..], state),
+                        3 => tile.attend::<3>(span, row, &seen[first..], state),
+                        4 => tile.attend::<4>(span, row, &seen[first..], state),
+                        5 => tile.attend::<5>(span, row, &seen[first..], state),
+                        _ => tile.attend::<6>(span, row, &seen[first..], state),
                     }
                 }
             }

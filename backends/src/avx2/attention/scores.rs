@@ -3,7 +3,6 @@
 #![allow(clippy::needless_range_loop, reason = "rows, panels and columns index several arrays at once")]
 
 use std::arch::x86_64::*;
-use std::array;
 use std::ops::Range;
 
 use rml_kernels_ref::kv::KEY_PANEL;
@@ -48,27 +47,27 @@ impl<T: Element> Block<'_, T> {
         let mut acc = [[[_mm256_setzero_ps(); 2]; P]; N];
         for j in 0..self.d {
             // SAFETY: component `j` of the queries, and of 16 keys of each panel.
-            let (query, key) = unsafe {
-                (
-                    |r: usize| _mm256_broadcast_ss(&*q[r].add(j)),
-                    |i: usize, half| T::load(k.add(i * panel_len + j * KEY_PANEL + half * WIDTH)),
-                )
-            };
-            if P == 1 {
-                let k = [key(0, 0), key(0, 1)];
-                for r in 0..N {
-                    let q = query(r);
-                    for half in 0..2 {
-                        acc[r][0][half] = _mm256_fmadd_ps(q, k[half], acc[r][0][half]);
+            unsafe {
+                let k = k.add(j * KEY_PANEL);
+                if P == 1 {
+                    let k = [T::load(k), T::load(k.add(WIDTH))];
+                    for r in 0..N {
+                        let q = _mm256_broadcast_ss(&*q[r].add(j));
+                        for half in 0..2 {
+                            acc[r][0][half] = _mm256_fmadd_ps(q, k[half], acc[r][0][half]);
+                        }
                     }
-                }
-            } else {
-                let q: [__m256; N] = array::from_fn(query);
-                for i in 0..P {
-                    for half in 0..2 {
-                        let k = key(i, half);
-                        for r in 0..N {
-                            acc[r][i][half] = crowded::<N>(_mm256_fmadd_ps(q[r], k, acc[r][i][half]));
+                } else {
+                    let mut query = [_mm256_setzero_ps(); N];
+                    for r in 0..N {
+                        query[r] = _mm256_broadcast_ss(&*q[r].add(j));
+                    }
+                    for i in 0..P {
+                        for half in 0..2 {
+                            let k = T::load(k.add(i * panel_len + half * WIDTH));
+                            for r in 0..N {
+                                acc[r][i][half] = crowded::<N>(_mm256_fmadd_ps(query[r], k, acc[r][i][half]));
+                            }
                         }
                     }
                 }

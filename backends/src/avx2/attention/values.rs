@@ -3,7 +3,7 @@
 #![allow(clippy::needless_range_loop, reason = "rows, panels and columns index several arrays at once")]
 
 use std::arch::x86_64::*;
-use std::array;
+use std::ops::Range;
 
 use rml_kernels_ref::kv::KEY_BLOCK;
 
@@ -52,48 +52,40 @@ impl<T: Element> Block<'_, T> {
         out: &mut [f32],
     ) -> usize {
         let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
-        // SAFETY: the caller's: key `t` of the block has these columns.
-        let value = |t: usize, c: usize| unsafe { T::load(v.add(t * self.d + c * WIDTH)) };
-        let values = |t: usize| -> [__m256; C] { array::from_fn(|c| value(t, c)) };
+        let columns = Columns { v, d: self.d };
         let mut acc = [[_mm256_setzero_ps(); C]; N];
         // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
         let from = seen.iter().fold(0, |from, s| from.max(s.from));
         let to = seen.iter().fold(KEY_BLOCK, |to, s| to.min(s.to)).max(from);
-        for r in 0..N {
-            for t in seen[r].from..seen[r].to.min(from) {
-                let (v, p) = (values(t), _mm256_set1_ps(p[r][t]));
-                for c in 0..C {
-                    acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
-                }
+        // SAFETY: the caller's: these keys of the block have these columns.
+        unsafe {
+            for r in 0..N {
+                columns.add_to_row(&p[r], seen[r].from..seen[r].to.min(from), &mut acc[r]);
             }
-        }
-        for t in from..to {
-            // SAFETY: `to` is at most the length of a block.
-            let weight = |r: usize| _mm256_broadcast_ss(unsafe { p[r].get_unchecked(t) });
-            if C <= 2 {
-                let v = values(t);
-                for r in 0..N {
-                    let p = weight(r);
-                    for c in 0..C {
-                        acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
-                    }
-                }
-            } else {
-                let p: [__m256; N] = array::from_fn(weight);
-                for c in 0..C {
-                    let v = value(t, c);
+            for t in from..to {
+                if C <= 2 {
+                    let v = columns.load::<C>(t);
                     for r in 0..N {
-                        acc[r][c] = crowded::<N>(_mm256_fmadd_ps(p[r], v, acc[r][c]));
+                        let p = _mm256_broadcast_ss(p[r].get_unchecked(t)); // `to` is at most the length of a block
+                        for c in 0..C {
+                            acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
+                        }
+                    }
+                } else {
+                    let mut weights = [_mm256_setzero_ps(); N];
+                    for r in 0..N {
+                        weights[r] = _mm256_broadcast_ss(p[r].get_unchecked(t));
+                    }
+                    for c in 0..C {
+                        let [v] = columns.from(c).load::<1>(t);
+                        for r in 0..N {
+                            acc[r][c] = crowded::<N>(_mm256_fmadd_ps(weights[r], v, acc[r][c]));
+                        }
                     }
                 }
             }
-        }
-        for r in 0..N {
-            for t in seen[r].from.max(to)..seen[r].to {
-                let (v, p) = (values(t), _mm256_set1_ps(p[r][t]));
-                for c in 0..C {
-                    acc[r][c] = _mm256_fmadd_ps(p, v[c], acc[r][c]);
-                }
+            for r in 0..N {
+                columns.add_to_row(&p[r], seen[r].from.max(to)..seen[r].to, &mut acc[r]);
             }
         }
         for r in 0..N {
@@ -134,5 +126,50 @@ impl<T: Element> Block<'_, T> {
             }
         }
         self.d - first
+    }
+}
+
+/// Columns of the values of a block.
+struct Columns<T> {
+    v: *const T, // the first column of the block's first key
+    d: usize,
+}
+
+impl<T: Element> Columns<T> {
+    /// From `c` registers further on.
+    fn from(&self, c: usize) -> Self {
+        Columns { v: self.v.wrapping_add(c * WIDTH), d: self.d }
+    }
+
+    /// Columns of key `t`.
+    ///
+    /// # Safety
+    /// The key is there, and so are the columns; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn load<const C: usize>(&self, t: usize) -> [__m256; C] {
+        let mut v = [_mm256_setzero_ps(); C];
+        for c in 0..C {
+            // SAFETY: the caller's.
+            v[c] = unsafe { T::load(self.v.add(t * self.d + c * WIDTH)) };
+        }
+        v
+    }
+
+    /// Adds the values of `keys` to one row.
+    ///
+    /// # Safety
+    /// As for [`load`](Self::load), for all the keys.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn add_to_row<const C: usize>(&self, p: &Scores, keys: Range<usize>, acc: &mut [__m256; C]) {
+        for t in keys {
+            // SAFETY: the caller's.
+            let v = unsafe { self.load::<C>(t) };
+            let p = _mm256_set1_ps(p[t]);
+            for c in 0..C {
+                acc[c] = _mm256_fmadd_ps(p, v[c], acc[c]);
+            }
+        }
     }
 }

@@ -152,7 +152,7 @@ unsafe fn batch<S: Stored>(panels: &[u8], x: &[f32], k: usize, out: &mut TileMut
             for (j, stage) in stage[..count].iter_mut().enumerate() {
                 // SAFETY: the panel has column `first + j`.
                 let w = unsafe { S::load(panel.add((first + j) * ROWS * S::BYTES)) };
-                *stage = w.map(MaybeUninit::new);
+                *stage = [MaybeUninit::new(w[0]), MaybeUninit::new(w[1])];
             }
             let mut t = 0;
             while t < m {

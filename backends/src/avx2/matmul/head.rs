@@ -83,7 +83,7 @@ impl<const OFFSET_BITS: i32> Grouped<OFFSET_BITS> {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn new(d: [__m256; 2], scales: [&[i8; ROWS]; 2]) -> Self {
-        let twice = scales.map(|s| twice(s));
+        let twice = [twice(scales[0]), twice(scales[1])];
         Grouped { d, twice, both: interleave(&twice) }
     }
 }
@@ -120,7 +120,8 @@ impl GroupedMin {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     pub(super) fn new(d: [__m256; 2], scales: [&[i8; ROWS]; 2], dmin: [__m256; 2], minima: [&[i8; ROWS]; 2]) -> Self {
-        GroupedMin { d, dmin, twice: scales.map(|s| twice(s)), minima: interleave(&minima.map(|m| twice(m))) }
+        let minima = interleave(&[twice(minima[0]), twice(minima[1])]);
+        GroupedMin { d, dmin, twice: [twice(scales[0]), twice(scales[1])], minima }
     }
 }
 
@@ -144,18 +145,15 @@ impl Head for GroupedMin {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn twice(bytes: &[i8; ROWS]) -> [__m256i; 2] {
-    let (eights, _) = bytes.as_chunks::<8>();
-    [0, 1].map(|half| {
-        // SAFETY: 8 readable bytes.
-        let short = _mm_cvtepi8_epi16(unsafe { _mm_loadl_epi64(eights[half].as_ptr().cast()) });
-        let wide = _mm256_cvtepu16_epi32(short);
-        _mm256_or_si256(wide, _mm256_slli_epi32::<16>(wide))
-    })
+    // SAFETY: 16 readable bytes.
+    let short = _mm256_cvtepi8_epi16(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) });
+    let wide = [_mm256_cvtepu16_epi32(_mm256_castsi256_si128(short)), _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(short))];
+    [_mm256_or_si256(wide[0], _mm256_slli_epi32::<16>(wide[0])), _mm256_or_si256(wide[1], _mm256_slli_epi32::<16>(wide[1]))]
 }
 
 /// The lower 16 bits of each lane from the first, the upper from the last, rows by halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn interleave(&[first, last]: &[[__m256i; 2]; 2]) -> [__m256i; 2] {
-    [0, 1].map(|half| _mm256_blend_epi16::<0b1010_1010>(first[half], last[half]))
+    [_mm256_blend_epi16::<0b1010_1010>(first[0], last[0]), _mm256_blend_epi16::<0b1010_1010>(first[1], last[1])]
 }

@@ -49,7 +49,10 @@ impl Codec for Q2K {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with the blocks' quants.
-        near_groups(p).map(|group| unsafe { bits::two_bits(unit.add(b * TWO_BITS), half, group, 0) })
+        unsafe {
+            let (block, [g, h]) = (unit.add(b * TWO_BITS), near_groups(p));
+            [bits::two_bits(block, half, g, 0), bits::two_bits(block, half, h, 0)]
+        }
     }
 
     #[inline]
@@ -95,10 +98,12 @@ impl Codec for Q3K {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with the blocks' quants.
-        near_groups(p).map(|group| unsafe {
-            let block = unit.add(b * THREE_BITS);
-            _mm256_or_si256(bits::two_bits(block, half, group, 0), bits::one_bit(block.add(TWO_BITS), half, group, 2))
-        })
+        unsafe {
+            let (block, [g, h]) = (unit.add(b * THREE_BITS), near_groups(p));
+            let [low, high] = [bits::two_bits(block, half, g, 0), bits::two_bits(block, half, h, 0)];
+            let third = block.add(TWO_BITS);
+            [_mm256_or_si256(low, bits::one_bit(third, half, g, 2)), _mm256_or_si256(high, bits::one_bit(third, half, h, 2))]
+        }
     }
 
     #[inline]

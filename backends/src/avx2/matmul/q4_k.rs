@@ -132,19 +132,25 @@ unsafe fn heads(scales: *const u8, room: &mut Heads<ScaleMin>) -> *const ScaleMi
         for i in 0..2 {
             let (a, b, c) = (_mm256_loadu_si256(sixes.add(i)), _mm256_loadu_si256(sixes.add(2 + i)), _mm256_loadu_si256(sixes.add(4 + i)));
             // The first four of both fill 6 bits of their byte; its upper two belong to one of the last four.
-            let upper = |v| _mm256_and_si256(_mm256_srli_epi16::<2>(v), high2);
+            let upper_a = _mm256_and_si256(_mm256_srli_epi16::<2>(a), high2);
+            let upper_b = _mm256_and_si256(_mm256_srli_epi16::<2>(b), high2);
             _mm256_storeu_si256(dst.add(i), _mm256_and_si256(a, low6));
-            _mm256_storeu_si256(dst.add(2 + i), _mm256_or_si256(_mm256_and_si256(c, low4), upper(a)));
+            _mm256_storeu_si256(dst.add(2 + i), _mm256_or_si256(_mm256_and_si256(c, low4), upper_a));
             _mm256_storeu_si256(dst.add(4 + i), _mm256_and_si256(b, low6));
-            _mm256_storeu_si256(dst.add(6 + i), _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<4>(c), low4), upper(b)));
+            _mm256_storeu_si256(dst.add(6 + i), _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<4>(c), low4), upper_b));
         }
         d = halves(scales.add(SCALE_BYTES * ROWS));
         dmin = halves(scales.add(SCALE_BYTES * ROWS + HALVES)).map(|dmin| _mm256_xor_ps(dmin, _mm256_set1_ps(-0.0)));
     }
     for (b, head) in room.iter_mut().enumerate() {
-        let times =
-            |scale: [__m256; 2], bytes: &[u8; ROWS]| [0, 1].map(|half| _mm256_mul_ps(scale[half], _mm256_cvtepi32_ps(widen(bytes, half))));
         head.write(ScaleMin { d: times(d, &whole[b]), m: times(dmin, &whole[BLOCKS + b]) });
     }
     room.as_ptr().cast()
+}
+
+/// Scales of scales times whole scales, rows by halves.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn times(scale: [__m256; 2], whole: &[u8; ROWS]) -> [__m256; 2] {
+    [_mm256_mul_ps(scale[0], _mm256_cvtepi32_ps(widen(whole, 0))), _mm256_mul_ps(scale[1], _mm256_cvtepi32_ps(widen(whole, 1)))]
 }

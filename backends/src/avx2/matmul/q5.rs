@@ -105,7 +105,7 @@ pub(super) unsafe fn quants(block: *const u8, half: usize, p: usize) -> [__m256i
     // SAFETY: the caller's.
     unsafe {
         let [low, high] = bits::nibbles(block, half, p);
-        let [g, h] = far_groups(p).map(|group| bits::one_bit(block.add(NIBBLES), half, group, 4));
-        [_mm256_or_si256(low, g), _mm256_or_si256(high, h)]
+        let (fifths, [g, h]) = (block.add(NIBBLES), far_groups(p));
+        [_mm256_or_si256(low, bits::one_bit(fifths, half, g, 4)), _mm256_or_si256(high, bits::one_bit(fifths, half, h, 4))]
     }
 }

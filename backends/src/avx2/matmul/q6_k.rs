@@ -56,8 +56,8 @@ impl Codec for Q6K {
         unsafe {
             let block = unit.add(b * QUANTS);
             let [low, high] = bits::nibbles(block, half, p);
-            let [g, h] = near_groups(p).map(|group| bits::two_bits(block.add(NIBBLES), half, group, 4));
-            [_mm256_or_si256(low, g), _mm256_or_si256(high, h)]
+            let (upper, [g, h]) = (block.add(NIBBLES), near_groups(p));
+            [_mm256_or_si256(low, bits::two_bits(upper, half, g, 4)), _mm256_or_si256(high, bits::two_bits(upper, half, h, 4))]
         }
     }
 

@@ -38,7 +38,7 @@ impl Codec for Q8_0 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, _: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with 8 vectors.
-        far_groups(p).map(|group| unsafe { bits::load(unit, half, group) })
+        unsafe { [bits::load(unit, half, far_groups(p)[0]), bits::load(unit, half, far_groups(p)[1])] }
     }
 
     #[inline]

@@ -38,7 +38,10 @@ impl<C: Codec> Codec for Staged<C> {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, _: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: within the quants, which stand first.
-        C::groups(p).map(|group| unsafe { _mm256_load_si256(unit.add(64 * group + 32 * half).cast()) })
+        unsafe {
+            let (unit, [g, h]) = (unit.add(32 * half), C::groups(p));
+            [_mm256_load_si256(unit.add(64 * g).cast()), _mm256_load_si256(unit.add(64 * h).cast())]
+        }
     }
 
     #[inline]
@@ -64,11 +67,10 @@ pub(super) unsafe fn unpack<C: Codec>(unit: *const u8, dst: *mut StagedBlock<C::
             let dst = dst.add(b);
             for p in 0..4 {
                 for half in 0..2 {
-                    let quants = C::pair(unit, b, half, p);
-                    for (quants, group) in quants.into_iter().zip(C::groups(p)) {
-                        let at = 64 * group + 32 * half;
-                        _mm256_store_si256((&raw mut (*dst).quants).cast::<u8>().add(at).cast(), quants);
-                    }
+                    let (quants, groups) = (C::pair(unit, b, half, p), C::groups(p));
+                    let at = (&raw mut (*dst).quants).cast::<u8>().add(32 * half);
+                    _mm256_store_si256(at.add(64 * groups[0]).cast(), quants[0]);
+                    _mm256_store_si256(at.add(64 * groups[1]).cast(), quants[1]);
                 }
             }
             (*dst).head = *heads.add(b);

@@ -75,9 +75,10 @@ impl Stored for bf16 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn load(at: *const u8) -> [__m256; 2] {
-        let widen = |v| _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(v)));
         // SAFETY: 32 bytes, the caller's; no alignment is needed.
-        unsafe { [widen(_mm_loadu_si128(at.cast())), widen(_mm_loadu_si128(at.add(16).cast()))] }
+        let halves = unsafe { [_mm_loadu_si128(at.cast()), _mm_loadu_si128(at.add(16).cast())] };
+        let wide = [_mm256_cvtepu16_epi32(halves[0]), _mm256_cvtepu16_epi32(halves[1])];
+        [_mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide[0])), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide[1]))]
     }
 
     #[target_feature(enable = "avx2,fma,f16c")]

@@ -1,7 +1,8 @@
 //! One block of keys for a tile of rows: scores, their exponentials, the sum of values, and the fold into what came before.
 
+#![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
+
 use std::arch::x86_64::*;
-use std::array;
 use std::mem::MaybeUninit;
 
 use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, SpanState};
@@ -50,10 +51,11 @@ impl<T: Element> Block<'_, T> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn attend<const N: usize>(&self, queries: &Queries<N>, seen: &[Seen; N], state: &mut SpanState<'_>) {
         // Within the block, empty ranges at 0.
-        let seen = seen.map(|s| {
+        let mut seen = *seen;
+        for s in &mut seen {
             let (from, to) = (s.from.max(self.start), s.to.min(self.start + KEY_BLOCK));
-            if from < to { Seen { from: from - self.start, to: to - self.start } } else { Seen::default() }
-        });
+            *s = if from < to { Seen { from: from - self.start, to: to - self.start } } else { Seen::default() };
+        }
         let (from, to) = super::hull(&seen);
         if from >= to {
             return;
@@ -136,16 +138,19 @@ fn fold<const N: usize>(max2: &[f32; N], sum2: &[f32; N], max: &mut [f32], sum: 
     let (mut a, mut b) = ([0.0; WIDTH], [0.0; WIDTH]);
     store(exp(load(&older)), &mut a);
     store(exp(load(&newer)), &mut b);
-    array::from_fn(|r| {
+    let mut fold = [Fold::Keep; N];
+    for r in 0..N {
         if sum2[r] == 0.0 {
-            Fold::Keep
-        } else if sum[r] == 0.0 {
+            continue;
+        }
+        fold[r] = if sum[r] == 0.0 {
             (max[r], sum[r]) = (max2[r], sum2[r]);
             Fold::Replace
         } else {
             max[r] = if max2[r] > max[r] { max2[r] } else { max[r] };
             sum[r] = sum[r].mul_add(a[r], sum2[r] * b[r]);
             Fold::Mix(a[r], b[r])
-        }
-    })
+        };
+    }
+    fold
 }

@@ -3,12 +3,13 @@
 //! Rows are pairs of a token and a query head. Up to twelve share each load of a key or a value and walk the blocks of the
 //! span together. What a row computes does not depend on the rows beside it.
 
+#![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
+
 mod block;
 mod element;
 mod scores;
 mod values;
 
-use std::array;
 use std::mem::MaybeUninit;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState};
@@ -85,15 +86,14 @@ unsafe fn attend_rows<T: Element>(span: &AttendSpan<'_>, k: &[T], v: &[T], state
 unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[T], row: usize, state: &mut SpanState<'_>) -> usize {
     let d = span.d;
     let mut queries: Queries<N> = [[MaybeUninit::uninit(); MAX_HEAD]; N];
-    let seen: [Seen; N] = array::from_fn(|r| {
+    let mut seen = [Seen::default(); N];
+    for r in 0..N {
         let (i, h) = ((row + r) / span.g, (row + r) % span.g);
         queries[r][..d].write_copy_of_slice(&span.q[i * span.q_stride + h * d..][..d]);
         let position = span.first + i;
-        Seen {
-            from: (position + 1).saturating_sub(span.window).max(span.span * KEY_SPAN),
-            to: (position + 1).min((span.span + 1) * KEY_SPAN),
-        }
-    });
+        seen[r].from = (position + 1).saturating_sub(span.window).max(span.span * KEY_SPAN);
+        seen[r].to = (position + 1).min((span.span + 1) * KEY_SPAN);
+    }
     let mut state = SpanState { out: &mut state.out[row * d..][..N * d], max: &mut state.max[row..][..N], sum: &mut state.sum[row..][..N] };
     state.out.fill(0.0);
     state.max.fill(f32::NEG_INFINITY);

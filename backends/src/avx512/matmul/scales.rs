@@ -119,8 +119,9 @@ impl<const OFFSET_BITS: u32> Scales for Grouped<OFFSET_BITS> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn whole(sums: __m512i) -> [__m512i; 2] {
-        let negative = |sum| _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32::<OFFSET_BITS>(sum));
-        [negative(_mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(sums))), negative(_mm512_srai_epi32::<16>(sums))]
+        let zero = _mm512_setzero_si512();
+        let (low, high) = (_mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(sums)), _mm512_srai_epi32::<16>(sums));
+        [_mm512_sub_epi32(zero, _mm512_slli_epi32::<OFFSET_BITS>(low)), _mm512_sub_epi32(zero, _mm512_slli_epi32::<OFFSET_BITS>(high))]
     }
 
     #[inline]

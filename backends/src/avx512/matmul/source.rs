@@ -144,13 +144,13 @@ unsafe fn six_bit_scales(scales: *const u8, b: usize) -> ScaleMin {
         } else {
             // The first four of both fill 6 bits of their byte; its upper two belong to one of the last four.
             let low = bytes(scales, b + 4);
-            let upper = |i| part(bytes(scales, i), 2, 0b11_0000);
-            (_mm_or_si128(part(low, 0, 15), upper(b - 4)), _mm_or_si128(part(low, 4, 15), upper(b)))
+            let (scale, min) = (part(bytes(scales, b - 4), 2, 0b11_0000), part(bytes(scales, b), 2, 0b11_0000));
+            (_mm_or_si128(part(low, 0, 15), scale), _mm_or_si128(part(low, 4, 15), min))
         };
         let d = halves(scales.add(q4_k::SCALE_BYTES * ROWS));
         let dmin = _mm512_xor_ps(halves(scales.add(q4_k::SCALE_BYTES * ROWS + HALVES)), _mm512_set1_ps(-0.0));
-        let times = |d, whole| _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(whole)));
-        ScaleMin { d: times(d, scale), m: times(dmin, min) }
+        let (scale, min) = (_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(scale)), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(min)));
+        ScaleMin { d: _mm512_mul_ps(d, scale), m: _mm512_mul_ps(dmin, min) }
     }
 }
 

@@ -40,9 +40,9 @@ impl<const N: usize> Stage<N> {
                     }
                     if S::WHOLE {
                         let sums = _mm512_maskz_loadu_epi32(there, x.sum.add(2 * first).cast());
-                        for (i, whole) in S::whole(sums).into_iter().enumerate() {
-                            _mm512_storeu_si512((&raw mut (*stage).whole[t][i]).cast::<i32>().add(first).cast(), whole);
-                        }
+                        let [a, b] = S::whole(sums);
+                        _mm512_storeu_si512((&raw mut (*stage).whole[t][0]).cast::<i32>().add(first).cast(), a);
+                        _mm512_storeu_si512((&raw mut (*stage).whole[t][1]).cast::<i32>().add(first).cast(), b);
                     }
                 }
             }
@@ -56,14 +56,19 @@ impl<const N: usize> Stage<N> {
     #[inline(always)]
     pub(super) unsafe fn block<S: Scales>(stage: &MaybeUninit<Self>, t: usize, b: usize) -> TokenBlock {
         let stage = stage.as_ptr();
+        let mut block = TokenBlock { scale: 0.0, scaled_sum: 0.0, whole: [0; 2] };
         // SAFETY: within the stretch; what `S` asks for was filled in.
         unsafe {
-            TokenBlock {
-                scale: (&raw const (*stage).scale[t]).cast::<f32>().add(b).read(),
-                scaled_sum: if S::MIN { (&raw const (*stage).scaled_sum[t]).cast::<f32>().add(b).read() } else { 0.0 },
-                whole: [0, 1].map(|i| if S::WHOLE { (&raw const (*stage).whole[t][i]).cast::<i32>().add(b).read() } else { 0 }),
+            block.scale = (&raw const (*stage).scale[t]).cast::<f32>().add(b).read();
+            if S::MIN {
+                block.scaled_sum = (&raw const (*stage).scaled_sum[t]).cast::<f32>().add(b).read();
+            }
+            if S::WHOLE {
+                block.whole[0] = (&raw const (*stage).whole[t][0]).cast::<i32>().add(b).read();
+                block.whole[1] = (&raw const (*stage).whole[t][1]).cast::<i32>().add(b).read();
             }
         }
+        block
     }
 }
 
