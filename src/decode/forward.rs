@@ -297,7 +297,7 @@ impl Step<'_> {
     }
 
     fn multiply(&self, w: &Matrix, x: &rml_kernels_ref::activation::Activations<'_>, out: &mut TileMut<'_>) {
-        w.kernel.multiply(&w.weights(self.model.file()), x, out);
+        w.kernel.multiply(&w.weights(self.model.storage()), x, out);
     }
 
     /// A product's output in tiles, one a task.

@@ -11,9 +11,9 @@ use rml_kernels_ref::rope::inverse_frequencies;
 use super::config::Config;
 use super::gguf::{Gguf, OpenOptions, TensorInfo};
 use super::tensors::Tensors;
-use super::weights::Matrix;
-use crate::exec::Team;
+use super::weights::{Matrix, Packer, Storage};
 use crate::exec::choice::{Choice, Request, Sample};
+use crate::exec::{Block, Team};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ pub struct LoadOptions {
 /// A loaded model: immutable, and shared by any number of sessions.
 #[derive(Debug)]
 pub struct Model {
-    file: Gguf,
+    storage: Storage,
     config: Config,
     choice: Choice,
     weights: ModelWeights,
@@ -90,7 +90,7 @@ impl Model {
             (weights, tokenizer.join())
         });
         let tokenizer = tokenizer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let (choice, weights) = weights?;
+        let (choice, weights, packed) = weights?;
         if tokenizer.vocab_size() > config.n_vocab {
             return Err(Error::Malformed {
                 path: path.to_owned(),
@@ -101,7 +101,7 @@ impl Model {
                 ),
             });
         }
-        Ok(Model { file, config, choice, weights, tokenizer, team })
+        Ok(Model { storage: Storage::new(file, packed), config, choice, weights, tokenizer, team })
     }
 
     /// Sizes and constants.
@@ -111,7 +111,11 @@ impl Model {
 
     /// The file it came from.
     pub fn file(&self) -> &Gguf {
-        &self.file
+        self.storage.file()
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     /// Its tokenizer.
@@ -141,7 +145,7 @@ impl Model {
     pub(crate) fn embed(&self, id: u32, out: &mut [f32]) {
         let (tensor, format) = &self.weights.embedding;
         let row_bytes = tensor.bytes / self.config.n_vocab;
-        self.table().embed_row.get()(*format, &self.file.bytes(tensor)[id as usize * row_bytes..][..row_bytes], out);
+        self.table().embed_row.get()(*format, &self.file().bytes(tensor)[id as usize * row_bytes..][..row_bytes], out);
     }
 }
 
@@ -173,10 +177,11 @@ fn load_weights(
     registry: &Registry,
     request: &Request,
     team: &Team,
-) -> Result<(Choice, ModelWeights)> {
+) -> Result<(Choice, ModelWeights, Block)> {
     let choice = Choice::new(registry, request, &samples(file, tensors)?, team)?;
     let mut pass = team.pass();
-    let mut matrix = |t: &TensorInfo| Matrix::load(file, t, &choice, &mut pass);
+    let mut packer = Packer::new(file, &choice, &mut pass, tensors.matrices())?;
+    let mut matrix = |t: &TensorInfo| packer.pack(t);
     let layers = tensors
         .layers
         .iter()
@@ -195,20 +200,19 @@ fn load_weights(
         })
         .collect::<Result<_>>()?;
     let embedding = (tensors.token_embd.clone(), file.format(tensors.token_embd)?);
-    let head = matrix(tensors.output.unwrap_or(tensors.token_embd))?;
+    let head = matrix(tensors.head())?;
+    let packed = packer.finish();
     let mut rope_frequencies = inverse_frequencies(config.rope.base, config.rope.n_rot);
     config.rope.scale(&mut rope_frequencies);
     let weights = ModelWeights { embedding, head, output_norm: floats(file, tensors.output_norm)?, rope_frequencies, layers };
     drop(pass);
-    Ok((choice, weights))
+    Ok((choice, weights, packed))
 }
 
 /// The largest matrix of each format.
 fn samples<'a>(file: &'a Gguf, tensors: &Tensors<'a>) -> Result<Vec<Sample<'a>>> {
     let mut largest: BTreeMap<Format, &TensorInfo> = BTreeMap::new();
-    let head = tensors.output.unwrap_or(tensors.token_embd);
-    let layers = tensors.layers.iter().flat_map(|t| [t.attn_q, t.attn_k, t.attn_v, t.attn_output, t.ffn_gate, t.ffn_up, t.ffn_down]);
-    for t in layers.chain([head]) {
+    for t in tensors.matrices() {
         let entry = largest.entry(file.format(t)?).or_insert(t);
         if t.bytes > entry.bytes {
             *entry = t;

@@ -80,6 +80,17 @@ impl<'a> Tensors<'a> {
         roles.refuse_rest(config)?;
         Ok(Tensors { token_embd, output_norm, output, layers })
     }
+
+    /// The output head.
+    pub fn head(&self) -> &'a TensorInfo {
+        self.output.unwrap_or(self.token_embd)
+    }
+
+    /// What activations are multiplied with, in the order of a pass.
+    pub fn matrices(&self) -> impl Iterator<Item = &'a TensorInfo> {
+        let of = |t: &LayerTensors<'a>| [t.attn_q, t.attn_k, t.attn_v, t.attn_output, t.ffn_gate, t.ffn_up, t.ffn_down];
+        self.layers.iter().flat_map(of).chain([self.head()])
+    }
 }
 
 /// Hands out the tensors of a file and remembers which were taken.

@@ -7,6 +7,7 @@
 mod attention;
 mod exp;
 mod matmul;
+mod quantize;
 
 use crate::avx2::Avx2;
 use crate::{Backend, CpuFeatures, KernelTable, Refusal};
@@ -36,6 +37,7 @@ impl Backend for Avx512 {
     fn install(&self, cpu: &CpuFeatures, table: &mut KernelTable) {
         assert_eq!(cpu.require(&FEATURES), Ok(()), "installed without its features");
         Avx2.install(cpu, table);
+        table.quantize.put(NAME, quantize::quantize);
         table.attend.put(NAME, attention::attend);
         for kernel in matmul::FLOAT {
             table.put_matmul(NAME, *kernel);

@@ -89,7 +89,9 @@ unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[
     let mut seen = [Seen::default(); N];
     for r in 0..N {
         let (i, h) = ((row + r) / span.g, (row + r) % span.g);
-        queries[r][..d].write_copy_of_slice(&span.q[i * span.q_stride + h * d..][..d]);
+        for (copy, &q) in queries[r].iter_mut().zip(&span.q[i * span.q_stride + h * d..][..d]) {
+            copy.write(q);
+        }
         let position = span.first + i;
         seen[r].from = (position + 1).saturating_sub(span.window).max(span.span * KEY_SPAN);
         seen[r].to = (position + 1).min((span.span + 1) * KEY_SPAN);

@@ -9,6 +9,7 @@ use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
 
 use super::results::PanelOut;
+use super::scales::Scales;
 use super::source::Source;
 use super::stage::{STRETCH, Stage};
 use super::staged::{Staged, StagedBlock, unpack};
@@ -22,6 +23,8 @@ use crate::matmul::{MatmulKernel, PackedLayout, Weights};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
+/// Panels that are unpacked at a time for more tokens: they stay in the second-level cache.
+const GROUP: usize = 4;
 const _: () = assert!(STRETCH.is_multiple_of(MAX_UNIT));
 
 /// The kernel for one format.
@@ -71,115 +74,145 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
         let panel_bytes = ROWS * C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
-        for row in cols.step_by(ROWS) {
-            let panel = &w.bytes[row / ROWS * panel_bytes..][..panel_bytes];
-            let mut out = PanelOut::new(out, row);
-            // SAFETY: installed; the panel has its length, and the tokens and the tile have the shape asserted.
-            unsafe {
-                match m {
-                    0 => {}
-                    1 => stream::<C, 1>(panel, k / BLOCK, tokens, &mut out),
-                    2 => stream::<C, 2>(panel, k / BLOCK, tokens, &mut out),
-                    3 => stream::<C, 3>(panel, k / BLOCK, tokens, &mut out),
-                    4 => stream::<C, 4>(panel, k / BLOCK, tokens, &mut out),
-                    5 => stream::<C, 5>(panel, k / BLOCK, tokens, &mut out),
-                    6 => stream::<C, 6>(panel, k / BLOCK, tokens, &mut out),
-                    7 => stream::<C, 7>(panel, k / BLOCK, tokens, &mut out),
-                    8 => stream::<C, 8>(panel, k / BLOCK, tokens, &mut out),
-                    _ => batch::<C>(panel, k / BLOCK, tokens, m, &mut out),
-                }
-            }
-        }
-    }
-}
-
-/// One panel for `N` tokens, unpacked in registers on its only way through the caches.
-///
-/// # Safety
-/// The panel holds `n_blocks` blocks of 32 columns, `x` and `out` have `N` tokens; the CPU has the features.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn stream<C: Source, const N: usize>(panel: &[u8], n_blocks: usize, x: Tokens, out: &mut PanelOut<'_>) {
-    let mut stage = MaybeUninit::uninit();
-    let mut acc = [_mm512_setzero_ps(); N];
-    for b in (0..n_blocks).step_by(STRETCH) {
-        let (units, count) = (panel[b / C::BLOCKS * C::BYTES..].as_ptr(), STRETCH.min(n_blocks - b));
-        // SAFETY: `count` blocks from `b` on are among the caller's; a stretch is whole units.
+        let panels = Panels { bytes: &w.bytes[cols.start / ROWS * panel_bytes..cols.end.div_ceil(ROWS) * panel_bytes], panel_bytes };
+        // SAFETY: installed; panels have their length, and the tokens and the tile have the shape asserted.
         unsafe {
-            Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
-            acc = tile::<C, N, true>(units, count / C::BLOCKS, x.at(0, b), &stage, acc);
+            match m {
+                0 => {}
+                1 => stream::<C, 1>(&panels, k / BLOCK, tokens, out),
+                2 => stream::<C, 2>(&panels, k / BLOCK, tokens, out),
+                3 => stream::<C, 3>(&panels, k / BLOCK, tokens, out),
+                4 => stream::<C, 4>(&panels, k / BLOCK, tokens, out),
+                5 => stream::<C, 5>(&panels, k / BLOCK, tokens, out),
+                6 => stream::<C, 6>(&panels, k / BLOCK, tokens, out),
+                7 => stream::<C, 7>(&panels, k / BLOCK, tokens, out),
+                8 => stream::<C, 8>(&panels, k / BLOCK, tokens, out),
+                _ => batch::<C>(&panels, k / BLOCK, tokens, out),
+            }
         }
     }
-    // SAFETY: the caller's tokens.
-    unsafe { out.store(0, &acc) };
 }
 
-/// One panel for many tokens: a stretch of it is unpacked, then multiplied with all of them.
+/// The panels of a tile's columns.
+struct Panels<'a> {
+    bytes: &'a [u8],
+    panel_bytes: usize,
+}
+
+impl Panels<'_> {
+    fn n_panels(&self) -> usize {
+        self.bytes.len().checked_div(self.panel_bytes).unwrap_or(0)
+    }
+
+    /// From block `b` of a panel on, which starts a unit.
+    fn units<C: Source>(&self, panel: usize, b: usize) -> *const u8 {
+        self.bytes[panel * self.panel_bytes..][..self.panel_bytes][b / C::BLOCKS * C::BYTES..].as_ptr()
+    }
+}
+
+/// Panels for `N` tokens, unpacked in registers on their only way through the caches.
 ///
 /// # Safety
-/// As for [`stream`], with `m` tokens.
+/// A panel holds `n_blocks` blocks of 32 columns, `x` and `out` have `N` tokens; the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn batch<C: Source>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, out: &mut PanelOut<'_>) {
-    let mut staged: MaybeUninit<[StagedBlock<C::Scales>; STRETCH]> = MaybeUninit::uninit();
-    let staged = staged.as_mut_ptr().cast::<StagedBlock<C::Scales>>();
-    // Stretches of equal length, so that none is too short to be worth its start.
-    let n_stretches = n_blocks.div_ceil(STRETCH);
-    let stretch = n_blocks.div_ceil(n_stretches.max(1)).next_multiple_of(C::BLOCKS);
-    let mut b = 0;
-    // Without any columns there is one empty stretch, which stores zeros.
-    while b < n_blocks || b == 0 {
-        let count = stretch.min(n_blocks - b);
-        for i in (0..count).step_by(C::BLOCKS) {
-            let unit = &panel[(b + i) / C::BLOCKS * C::BYTES..][..C::BYTES];
-            // SAFETY: a unit; there is room for a stretch.
-            unsafe { unpack::<C>(unit.as_ptr(), staged.add(i)) };
-        }
-        let mut t = 0;
-        while t < m {
-            let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
-            let part = Part { staged: staged.cast::<u8>(), count, x: x.at(t, b), t, first: b == 0 };
-            // SAFETY: `count` blocks are staged, and these tokens and blocks are among the caller's.
+unsafe fn stream<C: Source, const N: usize>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
+    let mut stage = MaybeUninit::uninit();
+    for (panel, row) in out.cols().step_by(ROWS).enumerate() {
+        let mut acc = [_mm512_setzero_ps(); N];
+        for b in (0..n_blocks).step_by(STRETCH) {
+            let count = STRETCH.min(n_blocks - b);
+            // SAFETY: `count` blocks from `b` on are among the caller's; a stretch is whole units.
             unsafe {
-                match n {
-                    1 => part.run::<C::Scales, 1>(out),
-                    2 => part.run::<C::Scales, 2>(out),
-                    3 => part.run::<C::Scales, 3>(out),
-                    4 => part.run::<C::Scales, 4>(out),
-                    5 => part.run::<C::Scales, 5>(out),
-                    6 => part.run::<C::Scales, 6>(out),
-                    7 => part.run::<C::Scales, 7>(out),
-                    _ => part.run::<C::Scales, 8>(out),
+                // A row that is one stretch is staged for the first panel and stays.
+                if panel == 0 || n_blocks > STRETCH {
+                    Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
                 }
+                acc = tile::<C, N, true>(panels.units::<C>(panel, b), count / C::BLOCKS, x.at(0, b), &stage, acc);
             }
-            t += n;
         }
-        b += stretch.max(1);
+        // SAFETY: the caller's tokens.
+        unsafe { PanelOut::new(out, row).store(0, &acc) };
     }
 }
 
-/// Some staged blocks and some tokens.
-struct Part {
-    staged: *const u8,
-    count: usize,
-    x: Tokens,   // from the first token and block on
-    t: usize,    // first token
-    first: bool, // whether these are the panel's first blocks
+/// A stretch of up to [`GROUP`] panels, unpacked.
+type Group<S> = [[StagedBlock<S>; STRETCH]; GROUP];
+
+/// Panels for many tokens: a stretch of a group of them is unpacked, then multiplied with all tokens.
+///
+/// # Safety
+/// As for [`stream`], with as many tokens as `out` has.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
+    let mut group: MaybeUninit<Group<C::Scales>> = MaybeUninit::uninit();
+    let staged = group.as_mut_ptr().cast::<StagedBlock<C::Scales>>();
+    let (m, n_panels) = (out.m(), panels.n_panels());
+    let n_stretches = n_blocks.div_ceil(STRETCH).max(1); // without any columns there is one, empty, which stores zeros
+    let stretch = n_blocks.div_ceil(n_stretches).next_multiple_of(C::BLOCKS); // of like length, none too short to be worth its start
+    let mut panel = 0;
+    while panel < n_panels {
+        let left = n_panels - panel;
+        let n = left.div_ceil(left.div_ceil(GROUP)); // groups of like size
+        for b in (0..n_stretches).map(|i| i * stretch) {
+            let count = stretch.min(n_blocks.saturating_sub(b));
+            for p in 0..n {
+                for i in (0..count).step_by(C::BLOCKS) {
+                    // SAFETY: a unit of the panel; there is room for a stretch of each panel of a group.
+                    unsafe { unpack::<C>(panels.units::<C>(panel + p, b + i), staged.add(p * STRETCH + i)) };
+                }
+            }
+            let part = Part { staged, n_panels: n, count, row: out.cols().start + panel * ROWS, first: b == 0 };
+            let mut t = 0;
+            while t < m {
+                let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
+                // SAFETY: `count` blocks of each panel are staged, and these tokens and blocks are among the caller's.
+                unsafe {
+                    match n {
+                        1 => part.multiply::<1>(x.at(t, b), t, out),
+                        2 => part.multiply::<2>(x.at(t, b), t, out),
+                        3 => part.multiply::<3>(x.at(t, b), t, out),
+                        4 => part.multiply::<4>(x.at(t, b), t, out),
+                        5 => part.multiply::<5>(x.at(t, b), t, out),
+                        6 => part.multiply::<6>(x.at(t, b), t, out),
+                        7 => part.multiply::<7>(x.at(t, b), t, out),
+                        _ => part.multiply::<8>(x.at(t, b), t, out),
+                    }
+                }
+                t += n;
+            }
+        }
+        panel += n;
+    }
 }
 
-impl Part {
-    /// Adds these blocks to the results of `N` tokens.
+/// A staged stretch of a group of panels.
+struct Part<S> {
+    staged: *const StagedBlock<S>,
+    n_panels: usize,
+    count: usize, // blocks
+    row: usize,   // first row of the first panel
+    first: bool,  // whether these are the panels' first blocks
+}
+
+impl<S: Scales + 'static> Part<S> {
+    /// Adds these blocks to the results of `N` tokens, from token `t` of `out` on. `x` starts with their first block.
     ///
     /// # Safety
-    /// As for [`tile`]; `out` has the tokens.
+    /// The blocks are staged, each panel's a stretch behind the other's; `x` and `out` have the tokens; the CPU has the features.
     #[inline(never)]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-    unsafe fn run<S: super::scales::Scales + 'static, const N: usize>(&self, out: &mut PanelOut<'_>) {
+    unsafe fn multiply<const N: usize>(&self, x: Tokens, t: usize, out: &mut TileMut<'_>) {
         let mut stage = MaybeUninit::uninit();
         // SAFETY: the caller's; results were stored if blocks came before.
         unsafe {
-            Stage::fill::<S>(&mut stage, self.x, self.count);
-            let acc = if self.first { [_mm512_setzero_ps(); N] } else { out.load::<N>(self.t) };
-            let acc = tile::<Staged<S>, N, false>(self.staged, self.count, self.x, &stage, acc);
-            out.store(self.t, &acc);
+            Stage::fill::<S>(&mut stage, x, self.count);
+            for p in 0..self.n_panels {
+                let mut out = PanelOut::new(out, self.row + p * ROWS);
+                let acc = if self.first { [_mm512_setzero_ps(); N] } else { out.load::<N>(t) };
+                let units = self.staged.add(p * STRETCH).cast::<u8>();
+                let acc = tile::<Staged<S>, N, false>(units, self.count, x, &stage, acc);
+                out.store(t, &acc);
+            }
         }
     }
 }
