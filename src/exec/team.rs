@@ -1,8 +1,9 @@
 //! A team of threads that runs the phases of a forward pass.
 //!
-//! Invariant: a task is run by exactly one thread, and [`Pass::run`] returns only when every task is done. Threads claim
-//! tasks one by one, so a thread that the system has put aside holds up at most the task it is in: one that has not
-//! claimed any is not waited for.
+//! Invariant: a task is run by exactly one thread, and [`Pass::run`] returns only when every task is done. Each thread has a
+//! share of neighbouring tasks, which it claims in order, so that what they read streams by; when its own is used up it
+//! claims from the shares of others. So a thread that the system has put aside holds up at most the task it is in: one that
+//! has not claimed any is not waited for.
 #![allow(unsafe_code, reason = "lends a borrowed closure to the threads of the pool; the wait in `run` bounds the borrow")]
 
 use std::any::Any;
@@ -26,15 +27,27 @@ pub struct Team {
     pass: Mutex<()>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     phase: UnsafeCell<Option<Phase>>,
-    left: AtomicUsize, // tasks not yet claimed; claimed from the last to the first
-    done: AtomicUsize, // tasks finished
+    shares: Box<[Share]>, // one for each thread
+    done: AtomicUsize,    // tasks finished
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     stop: AtomicBool,
-    work: Bell,     // rung when `left` or `stop` is set
+    work: Bell,     // rung when shares or `stop` are set
     finished: Bell, // rung when `done` reaches the number of tasks
+}
+
+/// The tasks of one thread that are not yet claimed, on a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Share {
+    left: AtomicUsize,
+}
+
+/// Where the share of `thread` ends; it starts where that of the thread before ends.
+fn share_end(thread: usize, n_threads: usize, n_tasks: usize) -> usize {
+    (thread + 1) * n_tasks / n_threads
 }
 
 /// The closure of a phase, its lifetime erased, and how many tasks it has.
@@ -45,23 +58,53 @@ struct Phase {
 }
 
 // SAFETY: `phase` is written only in `Pass::run`, under the pass lock, when every task of the phase before is done. It is
-// read only by a thread that has claimed a task and not yet counted it as done; the claim reads `left`, which was stored
+// read only by a thread that has claimed a task and not yet counted it as done; the claim reads a share, which was stored
 // after the write. The closure itself is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing in it belongs to one thread.
 unsafe impl Send for Shared {}
 
 impl Shared {
+    fn new(n_threads: usize) -> Self {
+        Shared {
+            phase: UnsafeCell::new(None),
+            shares: (0..n_threads).map(|_| Share::default()).collect(),
+            done: AtomicUsize::new(0),
+            panic: Mutex::new(None),
+            stop: AtomicBool::new(false),
+            work: Bell::default(),
+            finished: Bell::default(),
+        }
+    }
+
+    /// Claims a task, of the thread's own share first: the share and how many were left in it.
+    fn claim(&self, thread: usize) -> Option<(usize, usize)> {
+        let n = self.shares.len();
+        (0..n).map(|i| (thread + i) % n).find_map(|share| {
+            let left = &self.shares[share].left;
+            // Looked at first: a share that is used up is not written to.
+            if left.load(SeqCst) == 0 {
+                return None;
+            }
+            left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).ok().map(|left| (share, left))
+        })
+    }
+
+    /// Whether a task is left to claim.
+    fn has_work(&self) -> bool {
+        self.shares.iter().any(|share| share.left.load(SeqCst) > 0)
+    }
+
     /// Claims a task and runs it; false if none is left.
     fn help(&self, thread: usize) -> bool {
-        let Ok(left) = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)) else {
+        let Some((share, left)) = self.claim(thread) else {
             return false;
         };
         // SAFETY: a task is claimed, so the phase stands until it is counted as done (see `Sync` above).
         let Phase { task, n_tasks } = unsafe { (*self.phase.get()).expect("a claimed task has its phase") };
         // SAFETY: `Pass::run` keeps the closure alive until all tasks are done.
         let task = unsafe { &*task };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(thread, n_tasks - left))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task(thread, share_end(share, self.shares.len(), n_tasks) - left))) {
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
         if self.done.fetch_add(1, SeqCst) + 1 == n_tasks {
@@ -74,7 +117,7 @@ impl Shared {
     fn work(&self, thread: usize) {
         while !self.stop.load(SeqCst) {
             if !self.help(thread) {
-                self.work.wait(|| self.left.load(SeqCst) > 0 || self.stop.load(SeqCst));
+                self.work.wait(|| self.has_work() || self.stop.load(SeqCst));
             }
         }
     }
@@ -90,7 +133,7 @@ impl Team {
         if n_threads > MAX_THREADS {
             return Err(Error::invalid("threads", format!("{n_threads} is more than the {MAX_THREADS} that rml can use")));
         }
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(n_threads));
         if n_threads > 1 {
             let pool = rayon::ThreadPoolBuilder::new()
                 .num_threads(n_threads - 1)
@@ -149,7 +192,12 @@ impl Pass<'_> {
         // SAFETY: this pass holds the lock and every task of the phase before is done, so nobody reads `phase`.
         unsafe { *shared.phase.get() = Some(Phase { task, n_tasks }) };
         shared.done.store(0, SeqCst);
-        shared.left.store(n_tasks, SeqCst);
+        let mut start = 0;
+        for (thread, share) in shared.shares.iter().enumerate() {
+            let end = share_end(thread, shared.shares.len(), n_tasks);
+            share.left.store(end - start, SeqCst);
+            start = end;
+        }
         shared.work.ring();
         while shared.help(0) {}
         shared.finished.wait(|| shared.done.load(SeqCst) == n_tasks);
