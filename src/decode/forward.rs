@@ -1,5 +1,7 @@
 //! The forward pass: tokens in, logits out, a page a layer.
 
+mod trace;
+
 use rml_backends::{KernelTable, TileMut};
 use rml_kernels_ref::kv::KvType;
 use rml_kernels_ref::rope::angles;
@@ -207,6 +209,7 @@ impl Step<'_> {
             });
 
             // rope, append, attend
+            self.trace_attention();
             let (table, config) = (self.table, self.config);
             Layer { table, config, layer, m, first: self.first, angles }.run(pass, cache, (q, k, v), attend, &mut partials, attn);
 
@@ -215,6 +218,7 @@ impl Step<'_> {
 
             // norm, quantize, gate and up, activation
             let input = self.normed(x, d_model, &w.ffn_norm, &[&w.gate, &w.up]);
+            self.trace_rows("silu_mul", &self.table.silu_mul, d_ff);
             let step = self.rows_a_task(&w.gate, pass).max(w.up.panel_rows());
             let tiles = (Tiles::columns(gate, (m, d_ff), step), Tiles::columns(up, (m, d_ff), step));
             self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (mut gate, mut up)| {
@@ -258,6 +262,7 @@ impl Step<'_> {
         let input = Input { x: from, m: self.m, k, norm: None, kinds: Kinds::default().and(w.kernel.activation()) };
         let tiles = (self.tiles(out, w, pass), self.tiles(x, w, pass));
         let m = self.m;
+        self.trace_rows("add", &self.table.add, w.n);
         self.product(pass, &input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
             s.multiply(w, &prepared.view(&input, w.kernel.activation()), &mut out);
             for i in 0..m {
@@ -283,6 +288,7 @@ impl Step<'_> {
         body: impl Fn(&Self, &Prepared<'_>, S::Part) + Sync,
     ) {
         self.phase += 1;
+        self.trace_input(input);
         let (phase, this) = (self.phase, &*self);
         if input.m <= ALONE {
             pass.each_with(own, parts, |own, _, part| {
@@ -297,6 +303,7 @@ impl Step<'_> {
     }
 
     fn multiply(&self, w: &Matrix, x: &rml_kernels_ref::activation::Activations<'_>, out: &mut TileMut<'_>) {
+        self.trace_product(w, x.m);
         w.kernel.multiply(&w.weights(self.model.storage()), x, out);
     }
 

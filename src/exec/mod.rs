@@ -1,4 +1,4 @@
-//! Running kernels: the team of threads, the memory of a step, and the choice of backends.
+//! Running kernels: the team of threads, the memory of a step, the choice of backends, and the trace of what ran.
 
 mod arena;
 mod bell;
@@ -6,8 +6,10 @@ pub mod choice;
 mod memory;
 mod split;
 mod team;
+mod trace;
 
 pub use arena::{Arena, Plain};
 pub use memory::{Block, zeroed};
 pub use split::{Chain, Chunks, Nothing, Split, Tiles};
 pub use team::{Pass, Team, usable_threads};
+pub use trace::Trace;

@@ -13,7 +13,7 @@ use super::gguf::{Gguf, OpenOptions, TensorInfo};
 use super::tensors::Tensors;
 use super::weights::{Matrix, Packer, Storage};
 use crate::exec::choice::{Choice, Request, Sample};
-use crate::exec::{Block, Team};
+use crate::exec::{Block, Team, Trace};
 use crate::text::Tokenizer;
 use crate::{Error, Result};
 
@@ -37,6 +37,7 @@ pub struct Model {
     weights: ModelWeights,
     tokenizer: Tokenizer,
     team: Team,
+    trace: Option<Trace>,
 }
 
 /// The weights as the forward pass takes them.
@@ -67,7 +68,7 @@ impl Model {
     /// Loads a GGUF file.
     ///
     /// # Errors
-    /// If the file cannot be read or run, or the backend asked for is unknown or refuses.
+    /// If the file cannot be read or run, the backend asked for is unknown or refuses, or `RML_TRACE` asks for what is unknown.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Self> {
         let registry = registry()?;
         Self::load_with(path, options, &registry)
@@ -79,6 +80,7 @@ impl Model {
     /// As [`load`](Self::load).
     pub fn load_with(path: &Path, options: &LoadOptions, registry: &Registry) -> Result<Self> {
         let request: Request = requested_backend(options.backend.as_deref())?.parse()?;
+        let trace = Trace::new(&std::env::var("RML_TRACE").unwrap_or_default())?;
         let file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
         let config = Config::from_gguf(&file)?;
         let tensors = Tensors::new(&file, &config)?;
@@ -101,7 +103,7 @@ impl Model {
                 ),
             });
         }
-        Ok(Model { storage: Storage::new(file, packed), config, choice, weights, tokenizer, team })
+        Ok(Model { storage: Storage::new(file, packed), config, choice, weights, tokenizer, team, trace })
     }
 
     /// Sizes and constants.
@@ -137,6 +139,11 @@ impl Model {
         self.choice.table()
     }
 
+    /// Who is told which kernels run, if anyone.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
+
     pub(crate) fn weights(&self) -> &ModelWeights {
         &self.weights
     }
@@ -144,6 +151,9 @@ impl Model {
     /// The embedding of a token below `n_vocab`. `out` is (d_model).
     pub(crate) fn embed(&self, id: u32, out: &mut [f32]) {
         let (tensor, format) = &self.weights.embedding;
+        if let Some(trace) = &self.trace {
+            trace.embed_row(self.table(), *format, out.len());
+        }
         let row_bytes = tensor.bytes / self.config.n_vocab;
         self.table().embed_row.get()(*format, &self.file().bytes(tensor)[id as usize * row_bytes..][..row_bytes], out);
     }

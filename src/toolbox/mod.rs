@@ -5,6 +5,7 @@ mod bench;
 mod inspect;
 mod logits;
 mod perplexity;
+pub mod synth;
 mod target;
 mod template;
 mod tokenize;
@@ -45,6 +46,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Synth(synth::Args),
     /// Show the tokens of a text
     Tokenize {
         /// Which model, as in rml-chat; a file that holds only a vocabulary will do
@@ -126,6 +128,7 @@ pub fn main() -> ExitCode {
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {
             tokenize_text(&mut out, &model, text, file, Encode { add_special: !no_special, parse_special })
         }

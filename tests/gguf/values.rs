@@ -1,5 +1,7 @@
 //! Values and tensors, as the Python package writes them; and as the writer here writes them, read again.
 
+use std::io::Write;
+
 use rml::model::gguf::{Array, Strings, TensorType, Value, Writer};
 
 use crate::{EVERY_TYPE, read};
@@ -101,6 +103,11 @@ fn the_writer_writes_what_the_python_package_writes() {
     };
     writer.write("test.gguf".as_ref(), &mut bytes, fill).unwrap();
     assert!(bytes == EVERY_TYPE);
+    // The same in small pieces.
+    let mut bytes = Vec::new();
+    let fill = |i: usize, out: &mut dyn Write| file.bytes(&file.tensors()[i]).chunks(3).try_for_each(|piece| out.write_all(piece));
+    writer.write_streamed("test.gguf".as_ref(), &mut bytes, fill).unwrap();
+    assert!(bytes == EVERY_TYPE);
 }
 
 #[test]
@@ -112,4 +119,7 @@ fn the_writer_refuses_what_cannot_be_read() {
     writer.tensor("t", TensorType(0), &[2]).unwrap();
     let error = writer.write("test.gguf".as_ref(), &mut Vec::new(), |_, _| Ok(())).unwrap_err().to_string();
     assert!(error.contains("tensor t has 8 bytes, got 0"), "{error}");
+    let too_many = |_: usize, out: &mut dyn Write| out.write_all(&[0; 9]);
+    let error = writer.write_streamed("test.gguf".as_ref(), &mut Vec::new(), too_many).unwrap_err().to_string();
+    assert!(error.contains("tensor t has 8 bytes, got 9"), "{error}");
 }

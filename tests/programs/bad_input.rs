@@ -65,6 +65,7 @@ fn a_backend_that_is_not_there() {
     failure(&mut chat(&["-p", "hi", "--backend", "cuda"]), 2, &["unknown backend \"cuda\"", "auto, ref"]);
     failure(chat(&["-p", "hi"]).env("RML_BACKEND", "cuda"), 2, &["unknown backend \"cuda\""]);
     failure(chat(&["-p", "hi"]).env("RML_DISABLE", "warp-drive"), 2, &["RML_DISABLE", "warp-drive"]);
+    failure(chat(&["-p", "hi"]).env("RML_TRACE", "dispatch,everything"), 2, &["RML_TRACE", "everything", "there is dispatch"]);
     failure(&mut chat(&["-p", "hi", "--backend", "ref,attend=cuda"]), 2, &["cuda"]);
     #[cfg(target_arch = "x86_64")]
     failure(

@@ -3,6 +3,7 @@
 mod bad_input;
 mod chat;
 mod fetch;
+mod synth;
 #[cfg(unix)]
 mod terminal;
 mod toolbox;

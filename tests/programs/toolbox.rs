@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{model, rml, stdout, success};
+use crate::{model, rml, stderr, stdout, success};
 
 /// The documents that a command prints with `--json`.
 fn documents(arguments: &[&str]) -> Vec<Value> {
@@ -141,4 +141,52 @@ fn template_renders_a_conversation() {
     ];
     assert_eq!(document(&arguments)["prompt"], "<s>hi2026");
     assert_eq!(stdout(&success(&mut rml(&arguments))), "<s>hi2026", "as text, to the byte");
+}
+
+/// The lines of `RML_TRACE=dispatch` that a command prints on standard error.
+fn dispatches(arguments: &[&str]) -> Vec<String> {
+    let output = success(rml(arguments).env("RML_TRACE", "dispatch"));
+    stderr(&output).lines().map(|line| line.strip_prefix("dispatch: ").expect("nothing but the trace").to_owned()).collect()
+}
+
+#[test]
+fn the_trace_names_each_kernel_once() {
+    let tiny = tiny();
+    let bench = ["bench", &tiny, "-p", "16", "-n", "2", "-r", "2", "-t", "2", "--backend", "ref"];
+    let lines = dispatches(&bench);
+    let mut sorted = lines.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    assert_eq!(sorted.len(), lines.len(), "each line once: {lines:#?}");
+    // Width 64, feed-forward part 96, four heads of 16 and one for keys and values, a head of 269 in Q8_0 for one row alone.
+    for line in [
+        "embed_row q4_1 k=64 m=1: ref",
+        "rms_norm k=64 m=1: ref",
+        "rms_norm k=64 m>8: ref",
+        "quantize k=96 m>8: ref",
+        "matmul q4_1 n=96 k=64 m=1: ref:q4_1·q8:1x1 of ref",
+        "matmul q4_1 n=96 k=64 m>8: ref:q4_1·q8:1x1 of ref",
+        "matmul q4_1 n=64 k=96 m>8: ref:q4_1·q8:1x1 of ref",
+        "matmul q8_0 n=269 k=64 m=1: ref:q8_0·q8:1x1 of ref",
+        "rope_pairs n=4 k=16 m>8: ref",
+        "rope_pairs n=1 k=16 m=1: ref",
+        "attend n=4 k=16 m=1: ref",
+        "silu_mul k=96 m>8: ref",
+        "add k=64 m=1: ref",
+    ] {
+        assert!(lines.iter().any(|l| l == line), "{line} is not among {lines:#?}");
+    }
+    assert!(!lines.iter().any(|l| l.starts_with("matmul q8_0") && l.contains("m>8")), "the head runs for the last row alone");
+    let replaced = dispatches(&["logits", &tiny, "--tokens", "1,2,3", "--backend", "auto,add=ref"]);
+    assert!(replaced.iter().any(|l| l == "add k=64 m=2..8: ref"), "{replaced:#?}");
+}
+
+/// What is printed does not change, nor is anything added where nothing was asked for.
+#[test]
+fn the_trace_leaves_standard_output_alone() {
+    let tiny = tiny();
+    let logits = ["logits", &tiny, "--tokens", "1,2,3", "--json"];
+    let (plain, traced) = (success(&mut rml(&logits)), success(rml(&logits).env("RML_TRACE", "dispatch")));
+    assert_eq!((stdout(&plain), stderr(&plain)), (stdout(&traced), String::new()));
+    assert!(stderr(&traced).lines().count() > 10);
 }

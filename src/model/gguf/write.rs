@@ -1,6 +1,6 @@
 //! Writing GGUF, version 3, little-endian.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::parse::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
@@ -84,11 +84,31 @@ impl Writer {
         for (i, tensor) in self.tensors.iter().enumerate() {
             buffer.clear();
             fill(i, &mut buffer)?;
-            if buffer.len() != tensor.n_bytes {
-                return Err(Error::invalid("fill", format!("tensor {} has {} bytes, got {}", tensor.name, tensor.n_bytes, buffer.len())));
-            }
+            tensor.check(buffer.len())?;
             buffer.resize(aligned(buffer.len()), 0);
             out.write_all(&buffer).map_err(io)?;
+        }
+        out.flush().map_err(io)
+    }
+
+    /// As [`write`](Self::write), for tensors that are too large to be held: `fill` writes the bytes of each as they come.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write); what `fill` returns is taken for an error of writing.
+    pub fn write_streamed(
+        &self,
+        path: &Path,
+        out: &mut dyn Write,
+        mut fill: impl FnMut(usize, &mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        let io = |source| Error::Io { path: path.to_owned(), action: "write", source };
+        out.write_all(&self.header()).map_err(io)?;
+        for (i, tensor) in self.tensors.iter().enumerate() {
+            let mut counted = Counted { out: &mut *out, n_bytes: 0 };
+            fill(i, &mut counted).map_err(io)?;
+            let n_bytes = counted.n_bytes;
+            tensor.check(n_bytes)?;
+            out.write_all(&[0; DEFAULT_ALIGNMENT as usize][..aligned(n_bytes) - n_bytes]).map_err(io)?;
         }
         out.flush().map_err(io)
     }
@@ -116,6 +136,33 @@ impl Writer {
         }
         out.resize(aligned(out.len()), 0);
         out
+    }
+}
+
+impl Planned {
+    fn check(&self, n_bytes: usize) -> Result<()> {
+        if n_bytes == self.n_bytes {
+            return Ok(());
+        }
+        Err(Error::invalid("fill", format!("tensor {} has {} bytes, got {n_bytes}", self.name, self.n_bytes)))
+    }
+}
+
+/// Counts what goes through it.
+struct Counted<'a> {
+    out: &'a mut dyn Write,
+    n_bytes: usize,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n = self.out.write(bytes)?;
+        self.n_bytes += n;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

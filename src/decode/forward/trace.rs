@@ -1,0 +1,45 @@
+//! What a step tells [`Trace`](crate::exec::Trace), if there is one. Each call stands beside what it tells of.
+
+use rml_backends::table::Slot;
+
+use super::{Input, Matrix, Step};
+use crate::model::RopeStyle;
+
+impl Step<'_> {
+    /// An operation on rows of `k` numbers.
+    pub(super) fn trace_rows<F: Copy>(&self, operation: &'static str, slot: &Slot<F>, k: usize) {
+        if let Some(trace) = self.model.trace() {
+            trace.slot(operation, slot, (0, k), self.m);
+        }
+    }
+
+    /// What comes before a product.
+    pub(super) fn trace_input(&self, input: &Input<'_>) {
+        if input.norm.is_some() {
+            self.trace_rows("rms_norm", &self.table.rms_norm, input.k);
+        }
+        if input.kinds.q8 {
+            self.trace_rows("quantize", &self.table.quantize, input.k);
+        }
+    }
+
+    /// A product with `m` tokens.
+    pub(super) fn trace_product(&self, w: &Matrix, m: usize) {
+        if let Some(trace) = self.model.trace() {
+            trace.matmul(self.table, w.kernel, (w.n, w.k), m);
+        }
+    }
+
+    /// Rotation and attention.
+    pub(super) fn trace_attention(&self) {
+        let Some(trace) = self.model.trace() else { return };
+        let (heads, kv_heads, d) = (self.config.n_heads, self.config.n_kv_heads, self.config.d_head);
+        let (name, rope) = match self.config.rope.style {
+            RopeStyle::Pairs => ("rope_pairs", &self.table.rope_pairs),
+            RopeStyle::Halves => ("rope_halves", &self.table.rope_halves),
+        };
+        trace.slot(name, rope, (heads, d), self.m);
+        trace.slot(name, rope, (kv_heads, d), self.m);
+        trace.slot("attend", &self.table.attend, (heads, d), self.m);
+    }
+}

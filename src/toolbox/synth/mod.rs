@@ -1,0 +1,100 @@
+//! `rml synth`: models of random weights, so that anyone can measure a shape and a format without fetching anything.
+
+mod blocks;
+mod file;
+mod shapes;
+mod vocabulary;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use rml_kernels_ref::format::Format;
+use serde_json::json;
+
+pub use blocks::Blocks;
+pub use file::{Replaced, Synthetic};
+pub use shapes::{MatrixShape, Shape};
+
+use super::Output;
+use crate::program::{Halt, note};
+use crate::{Error, Result};
+
+/// Write a model of random weights, to measure with
+///
+/// The matrices of the layers are in the format given. As llama.cpp's quantizer does it, the head (or an embedding that serves
+/// as head) of a quantized file is in Q6_K, in Q8_0 where rows are no multiple of 256 or the file is Q8_0; where rows of a layer
+/// are no multiple of 256, Q4_K becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, and Q2_K and Q3_K Q4_0. Norms are ones in F32.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// tiny, smollm2-135m, llama-1b or llama-8b
+    #[arg(value_parser = Shape::named)]
+    shape: Shape,
+
+    /// The file to write
+    #[arg(value_name = "OUT.gguf")]
+    out: PathBuf,
+
+    /// Format of the layers' matrices, such as Q4_0, Q4_K or F16
+    #[arg(long, default_value = "Q4_0", value_parser = format_named)]
+    format: Format,
+
+    /// Where the random weights start: the same seed gives the same file
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// Overwrite the file if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+impl Args {
+    pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
+        let model = Synthetic::new(&self.shape, self.format)?;
+        for Replaced { asked, written, k, n_matrices } in model.replaced() {
+            note(&format!("rows of {k} weights are no multiple of 256: {n_matrices} matrices are in {written}, not in {asked}"));
+        }
+        write_file(&model, self.seed, &self.out, self.force)?;
+        let bytes = fs::metadata(&self.out).map_err(|source| Error::Io { path: self.out.clone(), action: "read", source })?.len();
+        let n_weights = self.shape.n_weights();
+        let formats = || model.n_matrices().map(|(format, n)| (format.name().to_owned(), n));
+        out.either(
+            || {
+                let matrices: serde_json::Map<_, _> = formats().map(|(format, n)| (format, n.into())).collect();
+                json!({"path": self.out, "bytes": bytes, "weights": n_weights, "matrices": matrices, "seed": self.seed})
+            },
+            || {
+                let formats = formats().map(|(format, n)| format!("{n} in {format}")).collect::<Vec<_>>().join(", ");
+                format!("{}: {bytes} bytes, {n_weights} weights, matrices: {formats}", self.out.display())
+            },
+        )
+    }
+}
+
+/// Writes a model to `path`, under another name until it is whole.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] if the file is there and may not be overwritten; [`Error::Io`] if writing fails.
+pub fn write_file(model: &Synthetic, seed: u64, path: &Path, force: bool) -> Result<()> {
+    if path.is_dir() || path.exists() && !force {
+        let remedy = if path.is_dir() { "a folder; give the name of a file" } else { "there already; give another name or --force" };
+        return Err(Error::invalid("output file", format!("{} is {remedy}", path.display())));
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".part{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
+    let written = File::create(&part)
+        .map_err(io("write"))
+        .and_then(|mut file| model.write(path, seed, &mut file))
+        .and_then(|()| fs::rename(&part, path).map_err(io("write")));
+    if written.is_err() {
+        // What went wrong matters more than that the leavings cannot be removed.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+fn format_named(name: &str) -> std::result::Result<Format, String> {
+    let found = Format::ALL.into_iter().find(|f| f.name().eq_ignore_ascii_case(name));
+    found.ok_or_else(|| format!("formats are {}", Format::ALL.map(Format::name).join(", ")))
+}
