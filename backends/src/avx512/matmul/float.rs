@@ -1,7 +1,7 @@
 //! Products of float weights: panels of 16 rows, column by column, a row to a lane.
 //!
 //! Columns are walked in order by one accumulator a row, so what is computed together only decides how well the latency of
-//! additions is hidden: a lone token takes eight panels at a time, more tokens take fewer.
+//! additions is hidden: up to four tokens take four panels at a time, more take two.
 
 #![allow(clippy::needless_range_loop, reason = "panels and tokens index several arrays at once")]
 
@@ -26,8 +26,9 @@ use crate::matmul::{MatmulKernel, PackedLayout, Weights};
 const MAX_TOKENS: usize = 12;
 /// Columns of two panels that are widened at a time for more tokens: they stay in the first-level cache.
 const STAGED_COLUMNS: usize = 128;
-/// How far ahead of its use a weight is asked for from memory.
-const AHEAD: usize = 4 * 1024;
+/// How far ahead of their use weights are asked for from memory, in bytes of all panels that are read together: what is on
+/// its way must leave most of the first-level cache alone.
+const AHEAD: usize = 8 * 1024;
 
 /// A float that weights are stored as, 16 at a time.
 pub(super) trait Wide: Stored {
@@ -118,7 +119,7 @@ impl<S: Wide> MatmulKernel for Float<S> {
         unsafe {
             match m {
                 0 => {}
-                1 => stream::<S, 1, 8>(panels, rows, k, out),
+                1 => stream::<S, 1, 4>(panels, rows, k, out),
                 2 => stream::<S, 2, 4>(panels, rows, k, out),
                 3 => stream::<S, 3, 4>(panels, rows, k, out),
                 4 => stream::<S, 4, 4>(panels, rows, k, out),
@@ -271,7 +272,7 @@ unsafe fn tile<S: Wide, const N: usize, const P: usize, const STREAM: bool>(
         for i in 0..P {
             let at = panel.wrapping_add(i * panel_bytes + j * ROWS * S::BYTES);
             if STREAM {
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD / P).cast());
             }
             // SAFETY: the caller's.
             w[i] = unsafe { S::widen(at) };

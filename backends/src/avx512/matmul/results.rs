@@ -19,6 +19,7 @@ impl<'a> PanelOut<'a> {
     ///
     /// # Panics
     /// If the tile does not have that column.
+    #[inline]
     pub(super) fn new(tile: &'a mut TileMut<'_>, row: usize) -> Self {
         let cols = tile.cols();
         assert!(cols.contains(&row), "row {row} of {cols:?}");
