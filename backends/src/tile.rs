@@ -77,4 +77,16 @@ impl<'a> TileMut<'a> {
         // SAFETY: within the tile by the assertion; exclusive as the tile is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.cols.len()) }
     }
+
+    /// Row `i` to write and row `j` to read. (cols)
+    pub fn two_rows(&mut self, i: usize, j: usize) -> (&mut [f32], &[f32]) {
+        assert!(i < self.m && j < self.m && i != j, "rows {i} and {j} of a tile of {}", self.m);
+        let n = self.cols.len();
+        // SAFETY: both lie within the tile and do not overlap, as they are different rows and `n` is at most `stride`;
+        // exclusive as the tile is borrowed exclusively.
+        unsafe {
+            let (i, j) = (self.start.add(i * self.stride), self.start.add(j * self.stride));
+            (std::slice::from_raw_parts_mut(i, n), std::slice::from_raw_parts(j, n))
+        }
+    }
 }
