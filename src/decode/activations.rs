@@ -162,11 +162,16 @@ fn halves<'r>(rows: &'r mut Q8RowMut<'_>, m: usize, k: usize) -> (Q8RowMut<'r>, 
 /// Row `i` of rows of `k` numbers.
 fn row<'r>(rows: &'r mut Q8RowMut<'_>, i: usize, k: usize) -> Q8RowMut<'r> {
     let b = k / Q8_BLOCK;
+    blocks(rows, i * b, b)
+}
+
+/// `n` blocks from block `first` on.
+fn blocks<'r>(rows: &'r mut Q8RowMut<'_>, first: usize, n: usize) -> Q8RowMut<'r> {
     Q8RowMut {
-        q: &mut rows.q[i * k..][..k],
-        scale: &mut rows.scale[i * b..][..b],
-        scaled_sum: &mut rows.scaled_sum[i * b..][..b],
-        sum: &mut rows.sum[i * 2 * b..][..2 * b],
+        q: &mut rows.q[first * Q8_BLOCK..][..n * Q8_BLOCK],
+        scale: &mut rows.scale[first..][..n],
+        scaled_sum: &mut rows.scaled_sum[first..][..n],
+        sum: &mut rows.sum[2 * first..][..2 * n],
     }
 }
 
@@ -208,11 +213,16 @@ fn prepare_row<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r
 
 /// Quantizes what quantizing `x` to `scale * q` has left.
 ///
-/// Block by block, so that it needs no room; the rest of a block is two roundings, on every machine.
+/// A few blocks at a time, so that it needs no room; the rest of a number is two roundings, on every machine.
 fn quantize_rest(table: &KernelTable, x: &[f32], q: &[i8], scale: &[f32], out: &mut Q8RowMut<'_>) {
-    for (b, (x, q)) in x.as_chunks::<Q8_BLOCK>().0.iter().zip(q.as_chunks::<Q8_BLOCK>().0).enumerate() {
-        let rest: [f32; Q8_BLOCK] = std::array::from_fn(|i| x[i] - scale[b] * f32::from(q[i]));
-        table.quantize.get()(&rest, &mut row(out, b, Q8_BLOCK));
+    const BLOCKS: usize = 16;
+    let mut rest = [0.0; BLOCKS * Q8_BLOCK];
+    for (piece, (x, q)) in x.chunks(rest.len()).zip(q.chunks(rest.len())).enumerate() {
+        let (first, rest) = (piece * BLOCKS, &mut rest[..x.len()]);
+        for (i, rest) in rest.iter_mut().enumerate() {
+            *rest = x[i] - scale[first + i / Q8_BLOCK] * f32::from(q[i]);
+        }
+        table.quantize.get()(rest, &mut blocks(out, first, rest.len() / Q8_BLOCK));
     }
 }
 
