@@ -14,9 +14,8 @@ use rml::decode::KvType;
 use rml::fetch::{DEFAULT_MODEL, Fetcher};
 use serde_json::Value;
 
-/// Bound on the mean KL divergence over all positions, in nats, as far as the recorded best tokens and the rest as one show
-/// it.
-const MEAN_KL: f64 = 5e-3;
+/// Bound on the mean KL divergence over all positions, in nats; llama.cpp's own Q4_1 run has 4.7e-3 to 5.3e-3, by CPU.
+const MEAN_KL: f64 = 4.3e-3;
 /// Share of positions whose arg max is that of the f32 run; llama.cpp's own Q4_1 run has 0.974.
 const TOP1: f64 = 0.96;
 /// Where the two best of the f32 run are farther apart than this, the arg max must be the same.
@@ -137,7 +136,7 @@ fn eight_more_prompts_agree() {
 }
 
 #[test]
-#[ignore = "the f16 cache does not hold the bound yet; needs every logit: make_fixtures.py --smollm2 MODEL.gguf --all fixtures/smollm2-all.f32"]
+#[ignore = "needs every logit: make_fixtures.py --smollm2 MODEL.gguf --all fixtures/smollm2-all.f32"]
 fn whole_distributions_are_close_to_the_f32_run() {
     let path = model_path().expect("the model");
     let model = load(&path, "auto", 0);

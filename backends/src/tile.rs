@@ -77,4 +77,39 @@ impl<'a> TileMut<'a> {
         // SAFETY: within the tile by the assertion; exclusive as the tile is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.cols.len()) }
     }
+
+    /// Row `i` to write and row `j` to read. (cols)
+    pub fn two_rows(&mut self, i: usize, j: usize) -> (&mut [f32], &[f32]) {
+        assert!(i < self.m && j < self.m && i != j, "rows {i} and {j} of a tile of {}", self.m);
+        let n = self.cols.len();
+        // SAFETY: both lie within the tile and do not overlap, as they are different rows and `n` is at most `stride`;
+        // exclusive as the tile is borrowed exclusively.
+        unsafe {
+            let (i, j) = (self.start.add(i * self.stride), self.start.add(j * self.stride));
+            (std::slice::from_raw_parts_mut(i, n), std::slice::from_raw_parts(j, n))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_rows_are_within_the_tile() {
+        let mut matrix: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let mut tile = TileMut::columns(&mut matrix, 3, 4, 1..3);
+        for (i, j) in [(0, 2), (2, 0)] {
+            let (to, from) = tile.two_rows(i, j);
+            assert_eq!(from, [(4 * j + 1) as f32, (4 * j + 2) as f32]);
+            to.copy_from_slice(&[(4 * i + 1) as f32, (4 * i + 2) as f32]);
+        }
+        assert!(matrix.iter().enumerate().all(|(i, &x)| x == i as f32), "{matrix:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "rows 1 and 1")]
+    fn one_row_is_not_two() {
+        TileMut::whole(&mut [0.0; 6], 3, 2).two_rows(1, 1);
+    }
 }

@@ -73,9 +73,10 @@ impl Block {
         match format {
             Format::Q4_0 | Format::Q4_1 => {
                 let (head, offset) = if format == Format::Q4_0 { (2, 8) } else { (4, 0) };
-                for (i, &b) in bytes[head..].iter().enumerate() {
-                    q[i] = (b & 15) as i8 - offset;
-                    q[i + 16] = (b >> 4) as i8 - offset;
+                let (low, high) = q[..32].split_at_mut(16);
+                for ((low, high), &b) in low.iter_mut().zip(high).zip(&bytes[head..]) {
+                    *low = (b & 15) as i8 - offset;
+                    *high = (b >> 4) as i8 - offset;
                 }
             }
             Format::Q5_0 | Format::Q5_1 => {

@@ -71,25 +71,28 @@ fn float_row(format: Format, row: &[u8], x: &[f32], k: usize, acc: &mut [f32]) {
 fn quantized_row(format: Format, row: &[u8], x: &Q8<'_>, first: usize, k: usize, acc: &mut [f32]) {
     let mut block = Block::default();
     let per_block = format.block_len() / Q8_BLOCK;
+    let (mut low, mut high) = ([0; TOKENS], [0; TOKENS]);
+    let m = acc.len();
     for (b, bytes) in row.chunks_exact(format.block_bytes()).enumerate() {
         let shape = block.read(format, bytes);
-        for (i, acc) in acc.iter_mut().enumerate() {
-            let x = x.row(first + i, k);
-            for j in 0..per_block {
-                let at = b * per_block + j; // block of activations
-                let (scale, sums) = (x.scale[at], &x.sum[2 * at..][..2]);
-                let s = half_sums(&block.q[j * Q8_BLOCK..][..Q8_BLOCK], &x.q[at * Q8_BLOCK..][..Q8_BLOCK]);
+        for (j, w) in block.q.as_chunks().0[..per_block].iter().enumerate() {
+            let column = b * per_block + j; // block of activations in its row
+            half_sums(w, &x.q[first * k + column * Q8_BLOCK..], k, &mut low[..m], &mut high[..m]);
+            let group = [0, 1].map(|half| i32::from(block.group[2 * j + half]));
+            let group_min = [0, 1].map(|half| i32::from(block.group_min[2 * j + half]));
+            for (i, acc) in acc.iter_mut().enumerate() {
+                let at = (first + i) * (k / Q8_BLOCK) + column;
+                let scale = x.scale[at];
                 let s = match shape {
-                    Shape::Scaled | Shape::ScaledMin => s[0] + s[1],
-                    Shape::Grouped | Shape::GroupedMin => weighted(block.group[2 * j..][..2].iter().map(|&g| i32::from(g)), s),
+                    Shape::Scaled | Shape::ScaledMin => low[i] + high[i],
+                    Shape::Grouped | Shape::GroupedMin => group[0] * low[i] + group[1] * high[i],
                 };
                 *acc = (block.scale[j] * scale).mul_add(s as f32, *acc);
                 match shape {
                     Shape::Scaled | Shape::Grouped => {}
                     Shape::ScaledMin => *acc = block.min[j].mul_add(x.scaled_sum[at], *acc),
                     Shape::GroupedMin => {
-                        let minima = block.group_min[2 * j..][..2].iter().map(|&g| i32::from(g));
-                        let s = weighted(minima, [sums[0].into(), sums[1].into()]);
+                        let s = group_min[0] * i32::from(x.sum[2 * at]) + group_min[1] * i32::from(x.sum[2 * at + 1]);
                         *acc = (-(block.dmin * scale)).mul_add(s as f32, *acc);
                     }
                 }
@@ -98,14 +101,16 @@ fn quantized_row(format: Format, row: &[u8], x: &Q8<'_>, first: usize, k: usize,
     }
 }
 
-fn weighted(weights: impl Iterator<Item = i32>, s: [i32; 2]) -> i32 {
-    weights.zip(s).map(|(w, s)| w * s).sum()
-}
-
-/// Sums of products of the two halves of 32 numbers.
-fn half_sums(w: &[i8], x: &[i8]) -> [i32; 2] {
-    let sum = |w: &[i8], x: &[i8]| w.iter().zip(x).map(|(&w, &x)| i32::from(w) * i32::from(x)).sum();
-    [sum(&w[..16], &x[..16]), sum(&w[16..], &x[16..])]
+/// Sums of products of the two halves of a block, with the block of each of a few tokens, which are `k` numbers apart.
+///
+/// A function of its own with an output for each half, so that compilers find the vector instructions for it.
+#[inline(never)]
+fn half_sums(w: &[i8; Q8_BLOCK], x: &[i8], k: usize, low: &mut [i32], high: &mut [i32]) {
+    for (i, (low, high)) in low.iter_mut().zip(high).enumerate() {
+        let x: &[i8; Q8_BLOCK] = x[i * k..].first_chunk().expect("a block");
+        let sum = |half: Range<usize>| half.map(|i| i32::from(w[i]) * i32::from(x[i])).sum();
+        (*low, *high) = (sum(0..16), sum(16..32));
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is said after a reply, and about the model before the first.
 
 use crate::generate::{GenerationStats, StopReason};
-use crate::program::Screen;
+use crate::program::{Screen, counted};
 
 /// The statistics of a reply, and why it ended if that was not its natural end.
 pub(super) fn after_reply(screen: &mut Screen, stats: &GenerationStats) {
@@ -24,7 +24,8 @@ fn statistics(stats: &GenerationStats) -> String {
     let GenerationStats { prompt_tokens, reused_tokens, generated_tokens, prefill_seconds, decode_seconds, .. } = *stats;
     let prefill = rate(prompt_tokens, prefill_seconds);
     let decode = rate(generated_tokens, decode_seconds);
-    format!("[prompt {prompt_tokens} tokens ({reused_tokens} cached), prefill {prefill}; reply {generated_tokens} tokens, decode {decode}]")
+    let (prompt, reply) = (counted(prompt_tokens, "token"), counted(generated_tokens, "token"));
+    format!("[prompt {prompt} ({reused_tokens} cached), prefill {prefill}; reply {reply}, decode {decode}]")
 }
 
 fn rate(tokens: usize, seconds: f64) -> String {
@@ -46,6 +47,8 @@ mod tests {
             stop: StopReason::StopId,
         };
         assert_eq!(statistics(&stats), "[prompt 30 tokens (4 cached), prefill 60.0 tok/s; reply 10 tokens, decode 2.5 tok/s]");
+        let one = GenerationStats { prompt_tokens: 1, reused_tokens: 0, generated_tokens: 1, ..stats };
+        assert_eq!(statistics(&one), "[prompt 1 token (0 cached), prefill 2.0 tok/s; reply 1 token, decode 0.2 tok/s]");
         let nothing = GenerationStats { prompt_tokens: 0, generated_tokens: 0, decode_seconds: 0.0, ..stats };
         assert_eq!(statistics(&nothing), "[prompt 0 tokens (4 cached), prefill - tok/s; reply 0 tokens, decode - tok/s]");
     }

@@ -9,7 +9,7 @@ use super::formats;
 use crate::decode::KvType;
 use crate::generate::sampler::SamplerConfig;
 use crate::generate::{Interrupt, Session, SessionOptions};
-use crate::program::note;
+use crate::program::{counted, note};
 use crate::text::{ChatTemplate, RenderOptions, StreamDecoder, encode_chat};
 use crate::{Error, Model, Result};
 
@@ -52,12 +52,12 @@ impl ModelSpeaker {
         let path = self.model.file().path();
         let kernels: Vec<_> = self.model.choice().formats().iter().map(|f| f.kernel.id()).collect();
         format!(
-            "{}: {}, {} layers; kernels {}; {} threads; context {}, kv {}",
+            "{}: {}, {}; kernels {}; {}; context {}, kv {}",
             path.file_name().unwrap_or(path.as_os_str()).display(),
             self.model.config().architecture,
-            self.model.config().n_layers,
+            counted(self.model.config().n_layers, "layer"),
             kernels.join(" "),
-            self.model.team().n_threads(),
+            counted(self.model.team().n_threads(), "thread"),
             self.session.context_size(),
             self.kv.name(),
         )

@@ -1,4 +1,7 @@
 //! Activations on their way into a matrix product: normalized, then quantized if a kernel wants that.
+//!
+//! Eight bits are few for keys and values, which stay in the cache and are seen by every later token. So their input is
+//! *fine*: what the quantized row leaves of it is quantized again, into a second row, and the products of both are added.
 
 use rml_backends::KernelTable;
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8_BLOCK, Q8RowMut};
@@ -13,6 +16,14 @@ pub(super) struct Input<'a> {
     pub(super) k: usize,
     pub(super) norm: Option<(&'a [f32], f32)>, // weight (k) and epsilon
     pub(super) kinds: Kinds,
+    pub(super) fine: bool, // quantized rows have a second one
+}
+
+impl Input<'_> {
+    /// As it is, but fine where it is quantized.
+    pub(super) fn fine(self) -> Self {
+        Input { fine: self.kinds.q8, ..self }
+    }
 }
 
 /// Which kinds of activations the kernels of a phase want.
@@ -31,26 +42,22 @@ impl Kinds {
 /// Room for the prepared rows of one input.
 #[derive(Debug)]
 pub(super) struct Prepared<'a> {
-    normed: &'a mut [f32],     // (m, k)
-    q: &'a mut [i8],           // (m, k)
-    scale: &'a mut [f32],      // (m, k / 32)
-    scaled_sum: &'a mut [f32], // (m, k / 32)
-    sum: &'a mut [i16],        // (m, k / 16)
-    phase: usize,              // the phase it was prepared for, 0 at first
+    normed: &'a mut [f32], // (m, k)
+    rows: Q8RowMut<'a>,    // (2 m, k): first the rows, then, if they are fine, what those leave
+    phase: usize,          // the phase it was prepared for, 0 at first
 }
 
 impl<'a> Prepared<'a> {
     /// Room for `m` rows of up to `k` numbers.
     pub(super) fn new(arena: &'a Arena, m: usize, k: usize) -> Self {
         let blocks = k.div_ceil(Q8_BLOCK);
-        Prepared {
-            normed: arena.slice(m * k),
-            q: arena.slice(m * k),
-            scale: arena.slice(m * blocks),
-            scaled_sum: arena.slice(m * blocks),
-            sum: arena.slice(m * 2 * blocks),
-            phase: 0,
-        }
+        let rows = Q8RowMut {
+            q: arena.slice(2 * m * k),
+            scale: arena.slice(2 * m * blocks),
+            scaled_sum: arena.slice(2 * m * blocks),
+            sum: arena.slice(2 * m * 2 * blocks),
+        };
+        Prepared { normed: arena.slice(m * k), rows, phase: 0 }
     }
 
     /// Prepares all rows on this thread, unless that was done for this `phase` already.
@@ -59,25 +66,22 @@ impl<'a> Prepared<'a> {
             return;
         }
         self.phase = phase;
-        let (k, b) = (input.k, input.k / Q8_BLOCK);
-        for i in 0..input.m {
-            let out = Q8RowMut {
-                q: &mut self.q[i * k..][..k],
-                scale: &mut self.scale[i * b..][..b],
-                scaled_sum: &mut self.scaled_sum[i * b..][..b],
-                sum: &mut self.sum[i * 2 * b..][..2 * b],
-            };
-            prepare_row(table, input, i, &mut self.normed[i * k..][..k], out);
+        let (m, k) = (input.m, input.k);
+        let (mut first, mut second) = halves(&mut self.rows, m, k);
+        for i in 0..m {
+            let mut out = row(&mut first, i, k);
+            let x = prepare_row(table, input, i, &mut self.normed[i * k..][..k], &mut out);
+            if input.fine {
+                quantize_rest(table, x, out.q, out.scale, &mut row(&mut second, i, k));
+            }
         }
     }
 
     /// Prepares the rows on all threads, some rows a task.
     pub(super) fn fill_shared(&mut self, pass: &mut Pass<'_>, table: &KernelTable, input: &Input<'_>) {
         const ROWS: usize = 8;
-        let (k, b) = (input.k, input.k / Q8_BLOCK);
-        let rows = |width: usize| ROWS * width.max(1);
-        let n = input.m;
-        let normed = Chunks::new(&mut self.normed[..n * k], rows(k));
+        let (m, k, b) = (input.m, input.k, input.k / Q8_BLOCK);
+        let normed = Chunks::new(&mut self.normed[..m * k], ROWS * k.max(1));
         if !input.kinds.q8 {
             if input.norm.is_some() {
                 pass.each(normed, |_, task, normed| {
@@ -88,34 +92,102 @@ impl<'a> Prepared<'a> {
             }
             return;
         }
-        let q8 = (
-            (Chunks::new(&mut self.q[..n * k], rows(k)), Chunks::new(&mut self.sum[..n * 2 * b], rows(2 * b))),
-            (Chunks::new(&mut self.scale[..n * b], rows(b)), Chunks::new(&mut self.scaled_sum[..n * b], rows(b))),
-        );
-        pass.each((normed, q8), |_, task, (normed, ((q, sum), (scale, scaled_sum)))| {
-            let parts = q.chunks_exact_mut(k).zip(sum.chunks_exact_mut(2 * b));
-            let scales = scale.chunks_exact_mut(b).zip(scaled_sum.chunks_exact_mut(b));
-            for (j, ((normed, (q, sum)), (scale, scaled_sum))) in normed.chunks_exact_mut(k).zip(parts).zip(scales).enumerate() {
-                prepare_row(table, input, task * ROWS + j, normed, Q8RowMut { q, scale, scaled_sum, sum });
+        let (mut first, mut second) = halves(&mut self.rows, m, k);
+        pass.each((normed, tasks(&mut first, ROWS, k)), |_, task, (normed, rows)| {
+            let mut rows = whole(rows);
+            for (j, normed) in normed.chunks_exact_mut(k).enumerate() {
+                prepare_row(table, input, task * ROWS + j, normed, &mut row(&mut rows, j, k));
             }
         });
+        if input.fine {
+            let x = if input.norm.is_some() { &self.normed[..m * k] } else { input.x };
+            let (q, scale) = (&*first.q, &*first.scale);
+            pass.each(tasks(&mut second, ROWS, k), |_, task, rows| {
+                let mut rows = whole(rows);
+                for j in 0..rows.q.len() / k {
+                    let i = task * ROWS + j;
+                    quantize_rest(table, &x[i * k..][..k], &q[i * k..][..k], &scale[i * b..][..b], &mut row(&mut rows, j, k));
+                }
+            });
+        }
     }
 
-    /// The prepared rows, as a kernel takes them.
+    /// The prepared rows, as a kernel takes them. (m, k)
     pub(super) fn view<'s>(&'s self, input: &Input<'s>, kind: ActivationKind) -> Activations<'s> {
-        let (m, k, b) = (input.m, input.k, input.k / Q8_BLOCK);
-        let data = match kind {
-            ActivationKind::F32 if input.norm.is_some() => ActivationData::F32(&self.normed[..m * k]),
-            ActivationKind::F32 => ActivationData::F32(&input.x[..m * k]),
-            ActivationKind::Q8 => ActivationData::Q8(Q8 {
-                q: &self.q[..m * k],
-                scale: &self.scale[..m * b],
-                scaled_sum: &self.scaled_sum[..m * b],
-                sum: &self.sum[..m * 2 * b],
-            }),
-        };
-        Activations { m, k, data }
+        match kind {
+            ActivationKind::F32 if input.norm.is_some() => self.floats(input, &self.normed[..input.m * input.k]),
+            ActivationKind::F32 => self.floats(input, input.x),
+            ActivationKind::Q8 => self.quantized(input.m, input.k),
+        }
     }
+
+    /// The prepared rows and, for a kernel that takes them quantized, the second ones. (m or 2 m, k)
+    pub(super) fn fine_view<'s>(&'s self, input: &Input<'s>, kind: ActivationKind) -> Activations<'s> {
+        match kind {
+            ActivationKind::F32 => self.view(input, kind),
+            ActivationKind::Q8 => self.quantized(2 * input.m, input.k),
+        }
+    }
+
+    fn floats<'s>(&self, input: &Input<'s>, x: &'s [f32]) -> Activations<'s> {
+        Activations { m: input.m, k: input.k, data: ActivationData::F32(&x[..input.m * input.k]) }
+    }
+
+    fn quantized(&self, m: usize, k: usize) -> Activations<'_> {
+        let b = k / Q8_BLOCK;
+        let Q8RowMut { q, scale, scaled_sum, sum } = &self.rows;
+        let data = Q8 { q: &q[..m * k], scale: &scale[..m * b], scaled_sum: &scaled_sum[..m * b], sum: &sum[..m * 2 * b] };
+        Activations { m, k, data: ActivationData::Q8(data) }
+    }
+}
+
+/// Rows a kernel gives for `m` tokens of a fine input: two a token where it takes them quantized.
+pub(super) fn fine_rows(m: usize, kind: ActivationKind) -> usize {
+    match kind {
+        ActivationKind::F32 => m,
+        ActivationKind::Q8 => 2 * m,
+    }
+}
+
+/// The first `m` rows of `k` numbers, and the `m` after them.
+fn halves<'r>(rows: &'r mut Q8RowMut<'_>, m: usize, k: usize) -> (Q8RowMut<'r>, Q8RowMut<'r>) {
+    let b = k / Q8_BLOCK;
+    let (q, q2) = rows.q[..2 * m * k].split_at_mut(m * k);
+    let (scale, scale2) = rows.scale[..2 * m * b].split_at_mut(m * b);
+    let (scaled_sum, scaled_sum2) = rows.scaled_sum[..2 * m * b].split_at_mut(m * b);
+    let (sum, sum2) = rows.sum[..4 * m * b].split_at_mut(2 * m * b);
+    (Q8RowMut { q, scale, scaled_sum, sum }, Q8RowMut { q: q2, scale: scale2, scaled_sum: scaled_sum2, sum: sum2 })
+}
+
+/// Row `i` of rows of `k` numbers.
+fn row<'r>(rows: &'r mut Q8RowMut<'_>, i: usize, k: usize) -> Q8RowMut<'r> {
+    let b = k / Q8_BLOCK;
+    blocks(rows, i * b, b)
+}
+
+/// `n` blocks from block `first` on.
+fn blocks<'r>(rows: &'r mut Q8RowMut<'_>, first: usize, n: usize) -> Q8RowMut<'r> {
+    Q8RowMut {
+        q: &mut rows.q[first * Q8_BLOCK..][..n * Q8_BLOCK],
+        scale: &mut rows.scale[first..][..n],
+        scaled_sum: &mut rows.scaled_sum[first..][..n],
+        sum: &mut rows.sum[2 * first..][..2 * n],
+    }
+}
+
+/// Quantized rows as a splitting takes them, and as its parts are.
+type Parts<A, B, C, D> = ((A, B), (C, D));
+
+/// Rows in parts of `n`, one for each task.
+fn tasks<'r>(rows: &'r mut Q8RowMut<'_>, n: usize, k: usize) -> Parts<Chunks<'r, i8>, Chunks<'r, i16>, Chunks<'r, f32>, Chunks<'r, f32>> {
+    let b = k / Q8_BLOCK;
+    let len = |width: usize| n * width.max(1);
+    let (q, sum) = (Chunks::new(&mut *rows.q, len(k)), Chunks::new(&mut *rows.sum, len(2 * b)));
+    ((q, sum), (Chunks::new(&mut *rows.scale, len(b)), Chunks::new(&mut *rows.scaled_sum, len(b))))
+}
+
+fn whole<'r>(((q, sum), (scale, scaled_sum)): Parts<&'r mut [i8], &'r mut [i16], &'r mut [f32], &'r mut [f32]>) -> Q8RowMut<'r> {
+    Q8RowMut { q, scale, scaled_sum, sum }
 }
 
 /// Row `i` of the input after its norm.
@@ -130,9 +202,57 @@ fn normalize<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r m
     }
 }
 
-fn prepare_row<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r mut [f32], mut out: Q8RowMut<'_>) {
+/// Row `i` of the input after its norm, and quantized if a kernel wants that.
+fn prepare_row<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r mut [f32], out: &mut Q8RowMut<'_>) -> &'r [f32] {
     let x = normalize(table, input, i, normed);
     if input.kinds.q8 {
-        table.quantize.get()(x, &mut out);
+        table.quantize.get()(x, out);
+    }
+    x
+}
+
+/// Quantizes what quantizing `x` to `scale * q` has left.
+///
+/// A few blocks at a time, so that it needs no room; the rest of a number is two roundings, on every machine.
+fn quantize_rest(table: &KernelTable, x: &[f32], q: &[i8], scale: &[f32], out: &mut Q8RowMut<'_>) {
+    const BLOCKS: usize = 16;
+    let mut rest = [0.0; BLOCKS * Q8_BLOCK];
+    for (piece, (x, q)) in x.chunks(rest.len()).zip(q.chunks(rest.len())).enumerate() {
+        let (first, rest) = (piece * BLOCKS, &mut rest[..x.len()]);
+        for (i, rest) in rest.iter_mut().enumerate() {
+            *rest = x[i] - scale[first + i / Q8_BLOCK] * f32::from(q[i]);
+        }
+        table.quantize.get()(rest, &mut blocks(out, first, rest.len() / Q8_BLOCK));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fine row keeps what a plain one loses beside a large number, and a second row of numbers that fit is 0.
+    #[test]
+    fn two_rows_keep_fifteen_bits() {
+        let table = KernelTable::reference();
+        let mut x: Vec<f32> = (0..64).map(|i| (i as f32 * 0.37).sin()).collect();
+        x[5] = 100.0;
+        let (mut q, mut scale, mut scaled_sum, mut sum) = ([1; 128], [1.0; 4], [1.0; 4], [1; 8]);
+        let mut rows = Q8RowMut { q: &mut q, scale: &mut scale, scaled_sum: &mut scaled_sum, sum: &mut sum };
+        let (mut first, mut second) = halves(&mut rows, 1, 64);
+        table.quantize.get()(&x, &mut first);
+        quantize_rest(&table, &x, first.q, first.scale, &mut second);
+        let worst = |both: f32, b: usize| {
+            let got = |i: usize| first.scale[b] * f32::from(first.q[i]) + both * second.scale[b] * f32::from(second.q[i]);
+            (32 * b..32 * b + 32).map(|i| (x[i] - got(i)).abs()).fold(0.0, f32::max)
+        };
+        // Half a step of the first row is 100 / 254, of the second that over 254.
+        assert!(worst(0.0, 0) > 0.3 && worst(1.0, 0) <= 100.0 / 254.0 / 254.0 * 1.01, "{} {}", worst(0.0, 0), worst(1.0, 0));
+        assert!(worst(1.0, 1) <= 1.0 / 254.0 / 254.0 * 1.01, "{}", worst(1.0, 1));
+        assert_eq!(second.scaled_sum[0], second.scale[0] * f32::from(second.sum[0] + second.sum[1]));
+        let whole: Vec<f32> = (0..32).map(|i| (127 - 8 * i) as f32).collect();
+        let (mut first, mut second) = (row(&mut first, 0, 32), row(&mut second, 0, 32));
+        table.quantize.get()(&whole, &mut first);
+        quantize_rest(&table, &whole, first.q, first.scale, &mut second);
+        assert_eq!((second.scale[0], second.sum[0]), (0.0, 0));
     }
 }

@@ -6,7 +6,7 @@ use rml_backends::{KernelTable, TileMut};
 use rml_kernels_ref::kv::KvType;
 use rml_kernels_ref::rope::angles;
 
-use super::activations::{Input, Kinds, Prepared};
+use super::activations::{Input, Kinds, Prepared, fine_rows};
 use super::attention::{Angles, AttendScratch, Layer, Partials};
 use super::kv::KvCache;
 use crate::exec::{Arena, Chain, Pass, Tiles};
@@ -134,8 +134,8 @@ fn check(config: &Config, tokens: &[u32], first: usize, capacity: usize, chunk: 
 struct Buffers<'a> {
     x: &'a mut [f32],                    // residual stream (m, d_model)
     q: &'a mut [f32],                    // (m, heads * d)
-    k: &'a mut [f32],                    // (m, kv_heads * d)
-    v: &'a mut [f32],                    // (m, kv_heads * d)
+    k: &'a mut [f32],                    // (m, kv_heads * d), and as much for what is added to it
+    v: &'a mut [f32],                    // the same
     attn: &'a mut [f32],                 // (m, heads * d)
     out: &'a mut [f32],                  // what is added to x (m, d_model)
     gate: &'a mut [f32],                 // (m, d_ff)
@@ -155,8 +155,8 @@ impl<'a> Buffers<'a> {
         Buffers {
             x: arena.slice(m * config.d_model),
             q: arena.slice(m * q),
-            k: arena.slice(m * kv),
-            v: arena.slice(m * kv),
+            k: arena.slice(2 * m * kv),
+            v: arena.slice(2 * m * kv),
             attn: arena.slice(m * q),
             out: arena.slice(m * config.d_model),
             gate: arena.slice(m * config.d_ff),
@@ -187,7 +187,7 @@ impl Step<'_> {
         let m = self.m;
         let Buffers { x, q, k, v, attn, out, gate, up, cos, sin, mut shared, own, attend, mut partials } = b;
         let x = &mut x[..m * d_model];
-        let (q, k, v) = (&mut q[..m * n_heads * d_head], &mut k[..m * n_kv_heads * d_head], &mut v[..m * n_kv_heads * d_head]);
+        let q = &mut q[..m * n_heads * d_head];
         let (attn, out) = (&mut attn[..m * n_heads * d_head], &mut out[..m * d_model]);
         let (gate, up) = (&mut gate[..m * d_ff], &mut up[..m * d_ff]);
 
@@ -202,11 +202,14 @@ impl Step<'_> {
 
         for (layer, w) in self.model.weights().layers.iter().enumerate() {
             // norm, quantize, q k v
-            let input = self.normed(x, d_model, &w.attn_norm, &[&w.q, &w.k, &w.v]);
-            let tiles = Chain([self.tiles(q, &w.q, pass), self.tiles(k, &w.k, pass), self.tiles(v, &w.v, pass)]);
-            self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (member, _, mut tile)| {
-                s.multiply([&w.q, &w.k, &w.v][member], &prepared.view(&input, [&w.q, &w.k, &w.v][member].kernel.activation()), &mut tile);
+            let input = self.normed(x, d_model, &w.attn_norm, &[&w.q, &w.k, &w.v]).fine();
+            let (k_tiles, v_tiles) = (self.fine_tiles(k, &w.k, pass), self.fine_tiles(v, &w.v, pass));
+            let tiles = Chain([self.tiles(q, &w.q, pass), k_tiles, v_tiles]);
+            self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
+                0 => s.multiply(&w.q, &prepared.view(&input, w.q.kernel.activation()), &mut tile),
+                _ => s.multiply_fine([&w.k, &w.v][member - 1], prepared, &input, &mut tile),
             });
+            let (k, v) = (&mut k[..m * n_kv_heads * d_head], &v[..m * n_kv_heads * d_head]);
 
             // rope, append, attend
             self.trace_attention();
@@ -259,7 +262,7 @@ impl Step<'_> {
         out: &mut [f32],
         x: &mut [f32],
     ) {
-        let input = Input { x: from, m: self.m, k, norm: None, kinds: Kinds::default().and(w.kernel.activation()) };
+        let input = Input { x: from, m: self.m, k, norm: None, kinds: Kinds::default().and(w.kernel.activation()), fine: false };
         let tiles = (self.tiles(out, w, pass), self.tiles(x, w, pass));
         let m = self.m;
         self.trace_rows("add", &self.table.add, w.n);
@@ -274,7 +277,7 @@ impl Step<'_> {
     /// An input that is normalized first, for these matrices.
     fn normed<'i>(&self, x: &'i [f32], k: usize, weight: &'i [f32], matrices: &[&Matrix]) -> Input<'i> {
         let kinds = matrices.iter().fold(Kinds::default(), |kinds, w| kinds.and(w.kernel.activation()));
-        Input { x, m: self.m, k, norm: Some((weight, self.config.rms_eps)), kinds }
+        Input { x, m: self.m, k, norm: Some((weight, self.config.rms_eps)), kinds, fine: false }
     }
 
     /// Prepares the input and runs `body` for every part of `parts`.
@@ -305,6 +308,22 @@ impl Step<'_> {
     fn multiply(&self, w: &Matrix, x: &rml_kernels_ref::activation::Activations<'_>, out: &mut TileMut<'_>) {
         self.trace_product(w, x.m);
         w.kernel.multiply(&w.weights(self.model.storage()), x, out);
+    }
+
+    /// The product with a fine input: those of both its rows for a token, added up.
+    fn multiply_fine(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
+        let x = prepared.fine_view(input, w.kernel.activation());
+        self.multiply(w, &x, out);
+        for i in input.m..x.m {
+            let (sum, rest) = out.two_rows(i - input.m, i);
+            self.table.add.get()(sum, rest);
+        }
+    }
+
+    /// The output of [`multiply_fine`](Self::multiply_fine) in tiles, one a task.
+    fn fine_tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
+        let rows = fine_rows(self.m, w.kernel.activation());
+        Tiles::columns(&mut out[..rows * w.n], (rows, w.n), self.rows_a_task(w, pass))
     }
 
     /// A product's output in tiles, one a task.

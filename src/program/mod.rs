@@ -41,6 +41,11 @@ impl From<io::Error> for Halt {
     }
 }
 
+/// `1 layer`, `30 layers`.
+pub(crate) fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
 /// The exit code of a program, after telling why if it is not success.
 pub(crate) fn exit_code(program: &str, outcome: Result<(), Halt>) -> ExitCode {
     match outcome {
@@ -59,6 +64,11 @@ pub(crate) fn exit_code(program: &str, outcome: Result<(), Halt>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_singular() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "layer")), ["0 layers", "1 layer", "2 layers"]);
+    }
 
     #[test]
     fn errors_of_usage_are_told_from_failures() {

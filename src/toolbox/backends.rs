@@ -1,5 +1,7 @@
-//! `rml backends`: who can run here, who cannot and why, and what a model takes.
+//! `rml backends`: who can run here, who cannot and why, whether they compute right, and what a model takes.
 
+use rml_backends::Registry;
+use rml_backends::exam::{self, Report};
 use serde_json::{Value, json};
 
 use super::Output;
@@ -14,6 +16,10 @@ pub(super) struct Args {
     /// Measure with this model, and show what it takes
     model: Option<String>,
 
+    /// Compare every kernel of every backend that can run here with the reference
+    #[arg(long)]
+    check: bool,
+
     #[command(flatten)]
     target: Target,
 }
@@ -22,34 +28,63 @@ impl Args {
     pub(super) fn run(&self, out: &mut Output) -> Result<(), Halt> {
         let registry = registry()?;
         let model = self.model.as_ref().map(|model| self.target.load(model)).transpose()?;
-        let cpu: Vec<_> = registry.cpu().iter().collect();
-        let cpu = format!("{} ({})", std::env::consts::ARCH, cpu.join(" "));
-        let backends = registry.backends();
-        let document = || {
-            let listed = backends
-                .iter()
-                .map(|r| json!({"name": r.backend.name(), "rank": r.backend.rank(), "refusal": r.refusal.as_ref().map(|r| &r.0)}));
-            let mut document = json!({"cpu": cpu, "backends": listed.collect::<Vec<_>>()});
-            if let Some(model) = &model {
-                document["choice"] = model.choice().formats().iter().flat_map(|f| [decode(f), prefill(f)]).collect();
-                document["slots"] =
-                    slots(model.choice()).map(|(slot, owner)| (slot.to_owned(), owner.into())).collect::<serde_json::Map<_, _>>().into();
-            }
-            document
-        };
-        let text = || {
-            let mut text = format!("cpu: {cpu}\n");
-            for r in backends {
-                let state = r.refusal.as_ref().map_or("can run here".to_owned(), |reason| format!("cannot run here: {reason}"));
-                text += &format!("{:12} rank {:2}  {state}\n", r.backend.name(), r.backend.rank());
-            }
-            if let Some(model) = &model {
-                text += &table(model.choice());
-            }
-            text
-        };
-        out.either(document, text)
+        let reports = if self.check { Some(sit(&registry)?) } else { None };
+        let choice = model.as_ref().map(|model| model.choice());
+        out.either(|| document(&registry, reports.as_deref(), choice), || text(&registry, reports.as_deref(), choice))?;
+        verdict(reports.as_deref().unwrap_or_default())
     }
+}
+
+/// Every backend that can run here sits the exam.
+fn sit(registry: &Registry) -> crate::Result<Vec<Report>> {
+    let runnable = registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name());
+    let report = |name| Ok(exam::sit(&registry.table_of(name).map_err(|r| crate::Error::Backend(r.0))?, name, ""));
+    runnable.map(report).collect()
+}
+
+/// Fails if a backend did.
+fn verdict(reports: &[Report]) -> Result<(), Halt> {
+    let failed: Vec<_> = reports.iter().filter(|r| !r.passed()).map(Report::backend).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Halt::Failed(format!("not as the reference computes: {}", failed.join(", ")))) }
+}
+
+fn cpu(registry: &Registry) -> String {
+    let features: Vec<_> = registry.cpu().iter().collect();
+    format!("{} ({})", std::env::consts::ARCH, features.join(" "))
+}
+
+fn document(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Choice>) -> Value {
+    let listed = registry.backends().iter().map(|r| {
+        let name = r.backend.name();
+        let mut listed = json!({"name": name, "rank": r.backend.rank(), "refusal": r.refusal.as_ref().map(|r| &r.0)});
+        if let Some(report) = reports.into_iter().flatten().find(|report| report.backend() == name) {
+            let failures = report.failures().iter().map(|f| json!({"case": f.line(), "property": f.property, "fault": f.fault}));
+            listed["exam"] = json!({"cases": report.cases(), "failures": failures.collect::<Vec<_>>()});
+        }
+        listed
+    });
+    let mut document = json!({"cpu": cpu(registry), "backends": listed.collect::<Vec<_>>()});
+    if let Some(choice) = choice {
+        document["choice"] = choice.formats().iter().flat_map(|f| [decode(f), prefill(f)]).collect();
+        document["slots"] = slots(choice).map(|(slot, owner)| (slot.to_owned(), owner.into())).collect::<serde_json::Map<_, _>>().into();
+    }
+    document
+}
+
+fn text(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Choice>) -> String {
+    let mut text = format!("cpu: {}\n", cpu(registry));
+    for r in registry.backends() {
+        let state = r.refusal.as_ref().map_or("can run here".to_owned(), |reason| format!("cannot run here: {reason}"));
+        text += &format!("{:12} rank {:2}  {state}\n", r.backend.name(), r.backend.rank());
+    }
+    if let Some(reports) = reports {
+        text += "\nexam\n";
+        text += &reports.iter().map(|report| format!("{report}\n")).collect::<String>();
+    }
+    if let Some(choice) = choice {
+        text += &table(choice);
+    }
+    text
 }
 
 fn decode(choice: &FormatChoice) -> Value {
@@ -111,4 +146,67 @@ fn table(choice: &Choice) -> String {
     text += "\nother operations: ";
     text += &slots(choice).map(|(slot, owner)| format!("{slot} {owner}")).collect::<Vec<_>>().join(", ");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rml_backends::{Backend, CpuFeatures, KernelTable, Refusal};
+
+    /// A backend whose `add` subtracts, if it runs at all.
+    #[derive(Debug)]
+    struct Wrong {
+        name: &'static str,
+        refusal: Option<&'static str>,
+    }
+
+    impl Backend for Wrong {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn rank(&self) -> u32 {
+            1
+        }
+
+        fn probe(&self, _: &CpuFeatures) -> Result<(), Refusal> {
+            self.refusal.map_or(Ok(()), |reason| Err(Refusal::new(reason)))
+        }
+
+        fn install(&self, _: &CpuFeatures, table: &mut KernelTable) {
+            table.add.put(self.name, |acc, x| acc.iter_mut().zip(x).for_each(|(acc, x)| *acc -= x));
+        }
+    }
+
+    fn registry() -> Registry {
+        let backends: [&'static dyn Backend; 2] =
+            [&Wrong { name: "wrong", refusal: None }, &Wrong { name: "absent", refusal: Some("this CPU has no luck") }];
+        Registry::of(CpuFeatures::detect("").unwrap(), backends)
+    }
+
+    #[test]
+    fn a_refusal_is_listed_with_its_reason() {
+        let registry = registry();
+        let reports = sit(&registry).unwrap();
+        assert!(text(&registry, None, None).contains("absent       rank  1  cannot run here: this CPU has no luck\n"));
+        let listed = &document(&registry, Some(&reports), None)["backends"][0];
+        assert_eq!(listed, &json!({"name": "absent", "rank": 1, "refusal": "this CPU has no luck"}), "and it sits no exam");
+    }
+
+    #[test]
+    fn a_backend_that_fails_is_told_in_every_form() {
+        let registry = registry();
+        let reports = sit(&registry).unwrap();
+        let Err(Halt::Failed(reason)) = verdict(&reports) else { panic!("it must fail") };
+        assert!(reason.ends_with(": wrong"), "{reason}");
+        let exam = &document(&registry, Some(&reports), None)["backends"][1]["exam"];
+        let failures = exam["failures"].as_array().unwrap();
+        assert!(!failures.is_empty() && exam["cases"].as_u64() >= Some(failures.len() as u64), "{exam}");
+        for failure in failures {
+            assert!(failure["case"].as_str().unwrap().starts_with("wrong add "), "{failure}");
+            assert!(failure["property"].is_string() && failure["fault"].is_string(), "{failure}");
+        }
+        let text = text(&registry, Some(&reports), None);
+        assert!(text.contains("cases failed") && text.contains("RML_EXAM='wrong add "), "{text}");
+    }
 }

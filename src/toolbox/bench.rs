@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Output;
 use super::target;
 use crate::decode::{CHUNK, KvType, Rows, State};
-use crate::program::{Halt, KV_NAMES, at_least_one, kv_type, thread_count};
+use crate::program::{Halt, KV_NAMES, at_least_one, counted, kv_type, thread_count};
 use crate::{LoadOptions, Model, Result};
 
 /// Measure tokens a second of prefill and decode
@@ -101,10 +101,8 @@ impl Args {
                 },
                 || {
                     let (least, most) = rates.iter().fold((f64::INFINITY, 0f64), |(a, b), &r| (a.min(r), b.max(r)));
-                    let (name, test) = (&backend, test.name());
-                    format!(
-                        "{test:8} depth {depth:5}  {threads} threads  {name:12} kv {kv_name}  {median:9.2} tok/s  ({least:.2} to {most:.2})"
-                    )
+                    let (name, test, threads) = (&backend, test.name(), counted(threads, "thread"));
+                    format!("{test:8} depth {depth:5}  {threads:10}  {name:12} kv {kv_name}  {median:9.2} tok/s  ({least:.2} to {most:.2})")
                 },
             )?;
         }

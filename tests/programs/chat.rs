@@ -20,7 +20,7 @@ fn a_prompt_is_answered_once() {
     let output = success(chat(&["-p", "the rain"]).write_stdin("not read\n"));
     let (out, err) = (stdout(&output), stderr(&output));
     assert!(out.ends_with('\n') && out.trim().len() > 1, "{out:?}");
-    assert!(err.contains("q4_1.gguf") && err.contains("kernels ") && err.contains("1 threads"), "what runs is told: {err}");
+    assert!(err.contains("q4_1.gguf") && err.contains(", 1 layer; kernels ") && err.contains("; 1 thread; "), "what runs is told: {err}");
     assert_eq!(prompts(&err).len(), 1);
     assert!(err.contains("tok/s; reply ") && err.contains("decode "), "{err}");
 }

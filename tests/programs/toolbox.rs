@@ -44,6 +44,21 @@ fn backends_lists_the_reference_and_the_choice() {
 }
 
 #[test]
+fn backends_sit_the_exam_when_asked() {
+    let checked = document(&["backends", "--check"]);
+    let backends = checked["backends"].as_array().expect("a list");
+    for backend in backends {
+        let exam = backend.get("exam");
+        assert_eq!(exam.is_some(), backend["refusal"].is_null(), "those that run, and no others: {backend}");
+        assert!(exam.is_none_or(|e| e["cases"].is_u64() && e["failures"] == serde_json::json!([])), "{backend}");
+    }
+    let cases = backends[0]["exam"]["cases"].as_u64().expect("the reference runs anywhere");
+    assert!(cases > 5000, "{cases}");
+    let text = stdout(&success(rml(&["backends", "--check"]).env("RML_DISABLE", "avx2")));
+    assert!(text.lines().any(|line| line == format!("ref: {cases} cases hold")), "{text}");
+}
+
+#[test]
 fn bench_prints_a_line_a_test() {
     let lines = documents(&["bench", &tiny(), "-p", "16,32", "-n", "4", "-d", "0,8", "-t", "1,2", "-r", "3", "--backend", "ref"]);
     assert_eq!(lines.len(), 2 * 2 * 3, "threads, depths, tests");
