@@ -4,6 +4,8 @@
 //! vectors, masks and integer dot products (VNNI) make faster. The rules for unsafe code are those of [`avx2`](crate::avx2):
 //! kernels are private, and [`Avx512::install`] hands them out after it has seen the features.
 
+mod sampling;
+
 use crate::avx2::Avx2;
 use crate::{Backend, CpuFeatures, KernelTable, Refusal};
 
@@ -32,5 +34,6 @@ impl Backend for Avx512 {
     fn install(&self, cpu: &CpuFeatures, table: &mut KernelTable) {
         assert_eq!(cpu.require(&FEATURES), Ok(()), "installed without its features");
         Avx2.install(cpu, table);
+        sampling::install(NAME, table);
     }
 }
