@@ -18,15 +18,14 @@ pub(super) fn install(owner: &'static str, table: &mut KernelTable) {
 
 /// Numbers in a register.
 const WIDTH: usize = 16;
+/// Up to so many of a block are found faster one by one than by registers.
+const FEW: usize = 6;
 
 fn at_least(x: &[f32], threshold: f32, out: &mut [u32]) -> usize {
     assert!(out.len() >= x.len(), "room for every index");
     // SAFETY: installed.
     unsafe { at_least_avx512(x, threshold, out) }
 }
-
-/// As many of a block are found faster one by one.
-const FEW: usize = 6;
 
 #[target_feature(enable = "avx512f,avx512dq")]
 fn at_least_avx512(x: &[f32], threshold: f32, out: &mut [u32]) -> usize {
@@ -81,7 +80,7 @@ fn at_least_avx512(x: &[f32], threshold: f32, out: &mut [u32]) -> usize {
 fn running_counts(bits: u64) -> u64 {
     let pairs = bits - (bits >> 1 & 0x5555_5555_5555_5555);
     let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
-    let bytes = fours + (fours >> 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
     bytes.wrapping_mul(0x0101_0101_0101_0101)
 }
 
