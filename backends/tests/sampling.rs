@@ -34,6 +34,59 @@ fn numbers() -> impl Strategy<Value = Vec<f32>> {
     })
 }
 
+/// Sizes about those of registers and blocks.
+const SIZES: [usize; 13] = [1, 7, 8, 15, 16, 17, 31, 63, 64, 65, 127, 129, 200];
+
+#[test]
+fn what_is_not_finite_is_seen_wherever_it_stands() {
+    for (name, table) in tables() {
+        for n in SIZES {
+            // Finite, though no sum of them is.
+            let mut x = vec![f32::MAX; n];
+            let mut out = vec![0.0; n.div_ceil(reference::BLOCK)];
+            assert!(table.block_max.get()(&x, &mut out), "{name}: {n}");
+            for i in 0..n {
+                for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                    x[i] = odd;
+                    assert!(!table.block_max.get()(&x, &mut out), "{name}: {odd} at {i} of {n}");
+                }
+                x[i] = if i % 2 == 0 { 0.0 } else { f32::MAX };
+            }
+        }
+    }
+}
+
+#[test]
+fn every_number_of_hits_in_a_block_is_found() {
+    for (name, table) in tables() {
+        for n_hits in 0..=64 {
+            for stride in [1, 5, 37] {
+                let mut x = vec![-1.0; 64 + 64 + 9]; // two blocks and an end
+                (0..n_hits).for_each(|i| x[64 + i * stride % 64] = 1.0);
+                let want: Vec<u32> = (0..x.len() as u32).filter(|&i| x[i as usize] == 1.0).collect();
+                let mut found = vec![0; x.len()];
+                let n = table.at_least.get()(&x, 1.0, &mut found);
+                assert_eq!(found[..n], want, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_of_a_unit_go_to_the_even_neighbour() {
+    let unit = 1.0 / (1_u64 << reference::FIXED_BITS) as f32;
+    let halves: Vec<f32> = (0..200).map(|i| i as f32 * 0.5 * unit).chain([1.0, 1.999, f32::MIN_POSITIVE, 1e-40]).collect();
+    for (name, table) in tables() {
+        for scale in [1.0, 0.5, 0.25, 0.75] {
+            for n in 1..=halves.len() {
+                let x = &halves[n - 1..];
+                assert_eq!(table.weight_sum.get()(x, scale), reference::weight_sum(x, scale), "{name}: {n} at {scale}");
+                assert_eq!(table.weight_sum.get()(&x[..1], scale), reference::fixed(x[0] * scale), "{name}: {} at {scale}", x[0]);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -53,9 +106,11 @@ proptest! {
             prop_assert!(got[n_blocks].is_nan());
             prop_assert_eq!(bits(&got[..n_blocks]), bits(&want), "{}", name);
 
-            let mut found = vec![0; x.len() + 5];
-            let n = table.at_least.get()(x, threshold, &mut found);
-            prop_assert_eq!(&found[..n], &want_found[..n_want], "{}", name);
+            for spare in [0, 5] {
+                let mut found = vec![0; x.len() + spare];
+                let n = table.at_least.get()(x, threshold, &mut found);
+                prop_assert_eq!(&found[..n], &want_found[..n_want], "{}", name);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod attention;
 mod exp;
 mod matmul;
 mod quantize;
+mod sampling;
 
 use crate::avx2::Avx2;
 use crate::{Backend, CpuFeatures, KernelTable, Refusal};
@@ -47,5 +48,6 @@ impl Backend for Avx512 {
                 table.put_matmul(NAME, *kernel);
             }
         }
+        sampling::install(NAME, table);
     }
 }
