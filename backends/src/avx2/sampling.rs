@@ -60,7 +60,7 @@ fn max_of(block: &[f32; BLOCK], sums: &mut [__m256; 4]) -> f32 {
 
 /// Whether each number is finite, one by one.
 #[cold]
-pub(crate) fn all_finite(x: &[f32]) -> bool {
+fn all_finite(x: &[f32]) -> bool {
     // No early end, so that the loop becomes one of vectors.
     x.iter().fold(true, |ok, x| ok & x.is_finite())
 }
