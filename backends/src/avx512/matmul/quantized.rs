@@ -23,6 +23,9 @@ use crate::matmul::{MatmulKernel, PackedLayout, Weights};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
+/// Blocks of a row up to which a stream is helped along: the end of a panel interrupts it, and the CPU's own prefetching takes
+/// some time to go on. Longer rows are faster without help.
+const PREFETCHED: usize = 48;
 /// Panels that are unpacked at a time for more tokens: they stay in the second-level cache.
 const GROUP: usize = 4;
 const _: () = assert!(STRETCH.is_multiple_of(MAX_UNIT));
@@ -127,7 +130,7 @@ unsafe fn stream<C: Source, const N: usize>(panels: &Panels<'_>, n_blocks: usize
                 if panel == 0 || n_blocks > STRETCH {
                     Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
                 }
-                acc = tile::<C, N, true>(panels.units::<C>(panel, b), count / C::BLOCKS, x.at(0, b), &stage, acc);
+                acc = tile::<C, N>(panels.units::<C>(panel, b), count / C::BLOCKS, x.at(0, b), &stage, n_blocks <= PREFETCHED, acc);
             }
         }
         // SAFETY: the caller's tokens.
@@ -210,7 +213,7 @@ impl<S: Scales + 'static> Part<S> {
                 let mut out = PanelOut::new(out, self.row + p * ROWS);
                 let acc = if self.first { [_mm512_setzero_ps(); N] } else { out.load::<N>(t) };
                 let units = self.staged.add(p * STRETCH).cast::<u8>();
-                let acc = tile::<Staged<S>, N, false>(units, self.count, x, &stage, acc);
+                let acc = tile::<Staged<S>, N>(units, self.count, x, &stage, false, acc);
                 out.store(t, &acc);
             }
         }

@@ -14,31 +14,34 @@ use crate::avx2::matmul::bits::VECTOR;
 use crate::avx2::matmul::tokens::Tokens;
 
 /// How far ahead of its use a weight is asked for from memory.
-const AHEAD: usize = 8 * 1024;
+const AHEAD: usize = 2 * 1024;
 
 /// Adds `n_units` units to the results of `N` tokens, at most 8: results, sums and a vector of weights fill the registers.
-/// With `STREAM` the units are on their way from memory.
+/// With `prefetch` the units are on their way from memory and are asked for beforehand.
 ///
 /// # Safety
 /// `units` holds the units; there are `N` tokens with their columns, and `stage` is filled with them; the CPU has the features.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-pub(super) unsafe fn tile<C: Source, const N: usize, const STREAM: bool>(
+pub(super) unsafe fn tile<C: Source, const N: usize>(
     units: *const u8,
     n_units: usize,
     x: Tokens,
     stage: &MaybeUninit<Stage<N>>,
+    prefetch: bool,
     mut acc: [__m512; N],
 ) -> [__m512; N] {
     let mut x = x;
     for i in 0..n_units {
         let unit = units.wrapping_add(i * C::BYTES);
-        if STREAM {
-            for line in (0..C::BYTES).step_by(VECTOR) {
-                _mm_prefetch::<_MM_HINT_T0>(unit.wrapping_add(AHEAD + line).cast());
-            }
-        }
         for b in 0..C::BLOCKS {
+            if prefetch {
+                // A block's share at a time: a whole unit at once would fill the queue of loads.
+                let share = C::BYTES / C::BLOCKS;
+                for line in (0..share).step_by(VECTOR) {
+                    _mm_prefetch::<_MM_HINT_T0>(unit.wrapping_add(AHEAD + b * share + line).cast());
+                }
+            }
             // SAFETY: the unit is one of those the caller vouches for, and so are the tokens' blocks.
             unsafe {
                 let block = |t| Stage::block::<C::Scales>(stage, t, i * C::BLOCKS + b);
