@@ -103,10 +103,6 @@ struct Panels<'a> {
 }
 
 impl Panels<'_> {
-    fn n_panels(&self) -> usize {
-        self.bytes.len().checked_div(self.panel_bytes).unwrap_or(0)
-    }
-
     /// From block `b` of a panel on, which starts a unit.
     fn units<C: Source>(&self, panel: usize, b: usize) -> *const u8 {
         self.bytes[panel * self.panel_bytes..][..self.panel_bytes][b / C::BLOCKS * C::BYTES..].as_ptr()
@@ -149,7 +145,7 @@ type Group<S> = [[StagedBlock<S>; STRETCH]; GROUP];
 unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
     let mut group: MaybeUninit<Group<C::Scales>> = MaybeUninit::uninit();
     let staged = group.as_mut_ptr().cast::<StagedBlock<C::Scales>>();
-    let (m, n_panels) = (out.m(), panels.n_panels());
+    let (m, n_panels) = (out.m(), out.cols().len().div_ceil(ROWS));
     let n_stretches = n_blocks.div_ceil(STRETCH).max(1); // without any columns there is one, empty, which stores zeros
     let stretch = n_blocks.div_ceil(n_stretches).next_multiple_of(C::BLOCKS); // of like length, none too short to be worth its start
     let mut panel = 0;
