@@ -21,12 +21,7 @@ pub(crate) fn all(c: &mut Criterion, setting: &Setting) {
         }
         let mut group = c.benchmark_group(format!("attend/{}", kv.name()));
         for (g, d) in setting.sizes(|s| (s.n_heads / s.n_kv_heads, s.d_head)) {
-            let row_bytes = match kv {
-                KvType::F16 => 2 * d,
-                KvType::F32 => 4 * d,
-                KvType::I8 => d + 2 * kv_groups(d),
-            };
-            let span_bytes = 2 * KEY_SPAN * row_bytes;
+            let span_bytes = 2 * KEY_SPAN * kv.row_bytes(d);
             for m in TOKENS {
                 // A decode step reads a cache that is used once a layer; the tasks of prefill share theirs.
                 let n_spans = if m == 1 { BEYOND_CACHE.div_ceil(span_bytes) } else { 1 };

@@ -47,6 +47,15 @@ impl KvType {
             KvType::I8 => "i8",
         }
     }
+
+    /// Bytes of a key or a value of `d` components, its scales included.
+    pub const fn row_bytes(self, d: usize) -> usize {
+        match self {
+            KvType::F16 => 2 * d,
+            KvType::F32 => 4 * d,
+            KvType::I8 => d + 2 * kv_groups(d),
+        }
+    }
 }
 
 /// The cache of one key-value head, for a capacity of `c` positions (a multiple of [`KEY_PANEL`]).
@@ -154,6 +163,21 @@ impl<'a> KvHeadMut<'a> {
             KvHeadMut::F16 { k, v } => KvHead::F16 { k, v },
             KvHeadMut::F32 { k, v } => KvHead::F32 { k, v },
             KvHeadMut::I8 { k, v, k_scale, v_scale } => KvHead::I8 { k, v, k_scale, v_scale },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 34 bytes for 32 numbers against 64, by hand.
+    #[test]
+    fn i8_takes_little_more_than_half_of_f16() {
+        assert_eq!(KvType::ALL.map(|kind| kind.row_bytes(80)), [160, 320, 86]);
+        for d in [32, 64, 80, 96, 128, 192, 256] {
+            let (i8, f16) = (KvType::I8.row_bytes(d), KvType::F16.row_bytes(d));
+            assert!(100 * i8 <= 55 * f16, "d = {d}: {i8} bytes of {f16}");
         }
     }
 }
