@@ -39,7 +39,7 @@ fn check_room(kind: KvType, capacity: usize, position: usize, free: Option<u64>)
         Some(bytes) if bytes as u64 <= free => Ok(bytes),
         _ => {
             let fit = free / position as u64 / KEY_PANEL as u64 * KEY_PANEL as u64;
-            let (name, need) = (kind.name(), capacity as u128 * position as u128 >> 20);
+            let (name, need) = (kind.name(), (capacity as u128 * position as u128) >> 20);
             let reason = format!(
                 "{capacity} positions need {need} MiB for keys and values in {name}, and {} MiB are free; at most {fit} fit",
                 free >> 20
