@@ -56,6 +56,14 @@ pub enum Error {
         /// What is missing and what is supported instead.
         reason: String,
     },
+    /// A saved session that cannot be gone on with here: damaged, or of another model, cache type or version.
+    #[error("{}: {reason}", path.display())]
+    SavedSession {
+        /// The file.
+        path: PathBuf,
+        /// What does not match, and the remedy.
+        reason: String,
+    },
     /// Text could not be turned into tokens, or tokens into text.
     #[error("tokenizer: {0}")]
     Tokenizer(String),

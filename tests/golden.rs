@@ -17,11 +17,15 @@ const F32_NMSE: f64 = 1e-10;
 /// The same with keys and values rounded to f16, an error of up to 2^-12 = 2.4e-4 of each; four times that through scores and
 /// layers, squared.
 const F16_KV_NMSE: f64 = 1e-6;
+/// The same with keys and values in 8 bits. Their step is the largest of 32 over 127, so a number is off by
+/// `2.4 / 127 / sqrt(12)` = 0.55 % of a typical one. Keys, through scores, and values pass that on in each of two layers; four
+/// of them in a row make 2.2 %, squared.
+const I8_KV_NMSE: f64 = 5e-4;
 /// Bound of a quantized model, mean KL divergence in nats. Activations are rounded to 8 bits a block of 32, an error of
 /// about 0.3 % of the block's largest number or 0.7 % of a typical one. A layer's dozen roundings and the head's make
 /// that 2 % of a logit's spread of 2.6; KL is half the variance, 1.4e-3. Twice that is allowed, for 16 rows are few.
 const QUANTIZED_KL: f64 = 3e-3;
-/// A quantized model's arg max is the expected one wherever the two best are farther apart than this: four standard
+/// The arg max of a quantized model, or of a cache in 8 bits, is the expected one wherever the two best are farther apart than this: four standard
 /// deviations of the difference of two logits that are each off by 2 % of 2.6.
 const QUANTIZED_GAP: f32 = 0.3;
 
@@ -75,12 +79,12 @@ fn logits_are_those_of_llama_cpp() {
         let model = load(&fixture.path, "ref", 2);
         let n_vocab = model.config().n_vocab;
         let quantized = fixture.name.starts_with(['q', 'k']);
-        for kv in [KvType::F32, KvType::F16] {
+        for kv in [KvType::F32, KvType::F16, KvType::I8] {
             let got: Vec<f32> = sequences.iter().flat_map(|s| rows(&run(&model, kv, &[512], &s.tokens), n_vocab, &s.positions)).collect();
             let pairs = || fixture.expected.chunks(n_vocab).zip(got.chunks(n_vocab));
             let nmse = nmse(&fixture.expected, &got);
             let mean_kl = mean(&pairs().map(|(a, b)| kl(a, b)).collect::<Vec<_>>());
-            let allowed_gap = if quantized { QUANTIZED_GAP } else { 0.0 };
+            let allowed_gap = if quantized || kv == KvType::I8 { QUANTIZED_GAP } else { 0.0 };
             let turned = pairs().filter(|(a, b)| best(a).0 != best(b).0 && best(a).1 > allowed_gap).count();
             let line = format!("{} kv {kv:?}: nmse {nmse:.1e}, mean KL {mean_kl:.2e}, {turned} clear arg maxima differ", fixture.name);
             eprintln!("{line}");
@@ -88,6 +92,7 @@ fn logits_are_those_of_llama_cpp() {
                 (true, _) => mean_kl <= QUANTIZED_KL,
                 (false, KvType::F32) => nmse <= F32_NMSE,
                 (false, KvType::F16) => nmse <= F16_KV_NMSE,
+                (false, KvType::I8) => nmse <= I8_KV_NMSE,
             };
             if !close || turned > 0 {
                 wrong.push(line);
@@ -124,14 +129,15 @@ fn logits_are_the_same_bits_on_every_backend_thread_count_and_chunk_size() {
     for fixture in &fixtures {
         let reference = load(&fixture.path, "ref", 1);
         let n_vocab = reference.config().n_vocab;
-        let expected = [KvType::F16, KvType::F32].map(|kv| (kv, run(&reference, kv, &[512], tokens)));
+        let expected = KvType::ALL.map(|kv| (kv, run(&reference, kv, &[512], tokens)));
         for backend in runnable() {
             for threads in 1..=3 {
                 let model = load(&fixture.path, backend, threads);
-                // The type of the cache does not touch how work is split, so one number of threads does for the second.
-                let n_types = if threads == 2 { 2 } else { 1 };
+                // The type of the cache does not touch how work is split, so one number of threads does for f32; i8 has
+                // scales beside its numbers, and f16 is the default.
+                let types = expected.iter().filter(|(kv, _)| threads == 2 || *kv != KvType::F32);
                 for chunk in [1, 7, 64, 512] {
-                    for (kv, expected) in &expected[..n_types] {
+                    for (kv, expected) in types.clone() {
                         let got = run(&model, *kv, &pieces(chunk), tokens);
                         if let Some(difference) = first_difference(expected, &got, n_vocab) {
                             let name = &fixture.name;

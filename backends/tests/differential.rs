@@ -5,7 +5,7 @@ use rml_backends::matmul::{MatmulKernel, Weights};
 use rml_backends::{CpuFeatures, KernelTable, Registry, TileMut};
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8RowMut};
 use rml_kernels_ref::format::Format;
-use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, SpanState, kv_groups};
 use std::io::Write;
 
 fn tables() -> Vec<(&'static str, KernelTable)> {
@@ -188,7 +188,7 @@ proptest! {
     #[test]
     fn attention(
         (m, g, d) in (1usize..20, 1usize..9, 1usize..150),
-        (first, window, half) in (0usize..700, prop_oneof![Just(usize::MAX), 1usize..200], any::<bool>()),
+        (first, window, kind) in (0usize..700, prop_oneof![Just(usize::MAX), 1usize..200], 0usize..3),
         (seed, fill, fill_v) in (any::<u64>(), 0u32..7, 0u32..7),
     ) {
         let reference = KernelTable::reference();
@@ -199,7 +199,13 @@ proptest! {
             let q = r.floats(m * q_stride, fill);
             let (k, v) = (r.floats(capacity * d, fill), r.floats(capacity * d, fill_v));
             let (k16, v16): (Vec<_>, Vec<_>) = (k.iter().map(|&x| half::f16::from_f32(x)).collect(), v.iter().map(|&x| half::f16::from_f32(x)).collect());
-            let kv = if half { KvHead::F16 { k: &k16, v: &v16 } } else { KvHead::F32 { k: &k, v: &v } };
+            let [k8, v8] = [&k, &v].map(|x| x.iter().map(|x| x.to_bits() as i8).collect::<Vec<_>>());
+            let [k_scale, v_scale] = [fill, fill_v].map(|fill| r.floats(capacity * kv_groups(d), fill).into_iter().map(half::f16::from_f32).collect::<Vec<_>>());
+            let kv = match kind {
+                0 => KvHead::F16 { k: &k16, v: &v16 },
+                1 => KvHead::F32 { k: &k, v: &v },
+                _ => KvHead::I8 { k: &k8, v: &v8, k_scale: &k_scale, v_scale: &v_scale },
+            };
             for span in 0..(first + m).div_ceil(KEY_SPAN) {
                 let span = AttendSpan { q: &q, q_stride, m, g, d, kv, first, window, span, scale: 0.3 };
                 let run = |attend: rml_backends::table::Attend| {
@@ -208,7 +214,7 @@ proptest! {
                     (out, max, sum)
                 };
                 let (got, want) = (run(table.attend.get()), run(reference.attend.get()));
-                let what = format!("{name} m {m} g {g} d {d} first {first} window {window} half {half} seed {seed} fill {fill} {fill_v}");
+                let what = format!("{name} m {m} g {g} d {d} first {first} window {window} kv {kind} seed {seed} fill {fill} {fill_v}");
                 for (part, got, want) in [("max", &got.1, &want.1), ("sum", &got.2, &want.2), ("out", &got.0, &want.0)] {
                     same(got, want).map_err(|e| TestCaseError::fail(format!("{what}: {part}: {e}")))?;
                 }

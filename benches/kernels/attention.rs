@@ -6,7 +6,7 @@ use criterion::{Criterion, Throughput};
 use half::f16;
 use rml_backends::table::Attend;
 use rml_kernels_ref::exam::fills::Random;
-use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState, kv_groups};
 
 use crate::Setting;
 use crate::numbers::{BEYOND_CACHE, normal};
@@ -15,13 +15,13 @@ use crate::numbers::{BEYOND_CACHE, normal};
 const TOKENS: [usize; 2] = [1, 16];
 
 pub(crate) fn all(c: &mut Criterion, setting: &Setting) {
-    for (kv, name, number_bytes) in [(KvType::F16, "f16", 2), (KvType::F32, "f32", 4)] {
-        if kv == KvType::F32 && !setting.all {
+    for kv in [KvType::F16, KvType::I8, KvType::F32] {
+        if kv != KvType::F16 && !setting.all {
             continue;
         }
-        let mut group = c.benchmark_group(format!("attend/{name}"));
+        let mut group = c.benchmark_group(format!("attend/{}", kv.name()));
         for (g, d) in setting.sizes(|s| (s.n_heads / s.n_kv_heads, s.d_head)) {
-            let span_bytes = 2 * KEY_SPAN * d * number_bytes;
+            let span_bytes = 2 * KEY_SPAN * kv.row_bytes(d);
             for m in TOKENS {
                 // A decode step reads a cache that is used once a layer; the tasks of prefill share theirs.
                 let n_spans = if m == 1 { BEYOND_CACHE.div_ceil(span_bytes) } else { 1 };
@@ -57,6 +57,7 @@ struct Attention {
     q: Vec<f32>,
     halves: [Vec<f16>; 2],
     floats: [Vec<f32>; 2],
+    bytes: [Vec<i8>; 2], // with `halves` for their scales
     out: Vec<f32>,
     max: Vec<f32>,
     sum: Vec<f32>,
@@ -68,12 +69,19 @@ impl Attention {
         let q = normal(m * g * d, 1.0, random);
         // The layout of keys does not matter to numbers that are all alike.
         let floats = [0; 2].map(|_| normal(n_spans * KEY_SPAN * d, 1.0, random));
+        let to_halves = |x: Vec<f32>| x.into_iter().map(f16::from_f32).collect();
+        let mut bytes = [Vec::new(), Vec::new()];
         let (halves, floats) = match kv {
-            KvType::F16 => (floats.map(|x| x.into_iter().map(f16::from_f32).collect()), Default::default()),
+            KvType::F16 => (floats.map(to_halves), Default::default()),
             KvType::F32 => (Default::default(), floats),
+            KvType::I8 => {
+                bytes = floats.map(|x| x.into_iter().map(|x| (x * 40.0) as i8).collect());
+                let n_scales = n_spans * KEY_SPAN * kv_groups(d);
+                ([0; 2].map(|_| to_halves(normal(n_scales, 0.025, random))), Default::default())
+            }
         };
         let (out, max, sum) = (vec![0.0; m * g * d], vec![0.0; m * g], vec![0.0; m * g]);
-        Attention { kv, n_spans, turn: 0, m, g, d, first, q, halves, floats, out, max, sum }
+        Attention { kv, n_spans, turn: 0, m, g, d, first, q, halves, floats, bytes, out, max, sum }
     }
 
     fn run(&mut self, kernel: Attend) {
@@ -82,6 +90,10 @@ impl Attention {
         let kv = match self.kv {
             KvType::F16 => KvHead::F16 { k: &self.halves[0], v: &self.halves[1] },
             KvType::F32 => KvHead::F32 { k: &self.floats[0], v: &self.floats[1] },
+            KvType::I8 => {
+                let ([k, v], [k_scale, v_scale]) = (&self.bytes, &self.halves);
+                KvHead::I8 { k, v, k_scale, v_scale }
+            }
         };
         let scale = 1.0 / (d as f32).sqrt();
         let (window, span) = (usize::MAX, self.turn);

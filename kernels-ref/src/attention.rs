@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use half::f16;
-
+pub use crate::append::append;
+use crate::append::{key_index, scale_index};
 use crate::exp::exp;
-use crate::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, KvHeadMut, SpanState};
+use crate::kv::{AttendSpan, KEY_BLOCK, KEY_SPAN, KvHead, SpanState};
 use crate::lanes::{self, LANES};
 
 /// Attends over one span, see [`AttendSpan`] and [`SpanState`].
@@ -67,6 +67,10 @@ fn attend_block(span: &AttendSpan<'_>, q: &[f32], keys: Range<usize>, out: &mut 
             match span.kv {
                 KvHead::F16 { v: values, .. } => accumulate(p, values[v].iter().map(|v| v.to_f32()), block_out),
                 KvHead::F32 { v: values, .. } => accumulate(p, values[v].iter().copied(), block_out),
+                KvHead::I8 { v: values, v_scale, .. } => {
+                    let number = |(c, &q): (usize, &i8)| v_scale[scale_index(t, piece * PIECE + c, span.d)].to_f32() * f32::from(q);
+                    accumulate(p, values[v].iter().enumerate().map(number), block_out);
+                }
             }
         }
         fold.apply(out, block_out);
@@ -78,6 +82,10 @@ fn score(span: &AttendSpan<'_>, q: &[f32], t: usize) -> f32 {
     match span.kv {
         KvHead::F16 { k, .. } => q.iter().enumerate().fold(0.0, |s, (j, q)| q.mul_add(k[at(j)].to_f32(), s)),
         KvHead::F32 { k, .. } => q.iter().enumerate().fold(0.0, |s, (j, q)| q.mul_add(k[at(j)], s)),
+        KvHead::I8 { k, k_scale, .. } => {
+            let number = |j| k_scale[scale_index(t, j, span.d)].to_f32() * f32::from(k[at(j)]);
+            q.iter().enumerate().fold(0.0, |s, (j, q)| q.mul_add(number(j), s))
+        }
     }
 }
 
@@ -163,40 +171,12 @@ fn head_size(state: &SpanState<'_>) -> usize {
     (state.out.len() / state.sum.len().max(1)).max(1)
 }
 
-/// Where component `j` of key `t` stands.
-fn key_index(t: usize, j: usize, d: usize) -> usize {
-    (t / KEY_PANEL * d + j) * KEY_PANEL + t % KEY_PANEL
-}
-
-/// Writes key and value of position `t` into the cache of a head.
-///
-/// - Formula: the layout of [`crate::kv`].
-/// - Shapes: `key`, `value` (d); the cache for more than `t` positions.
-/// - Requires: equal lengths.
-/// - Numerics: f16 by rounding to even; what is too large becomes infinite.
-/// - Cost: `2 d` numbers, the key's 16 apart.
-pub fn append(kv: &mut KvHeadMut<'_>, t: usize, key: &[f32], value: &[f32]) {
-    let d = key.len();
-    assert_eq!(d, value.len(), "append");
-    match kv {
-        KvHeadMut::F16 { k, v } => {
-            for (j, (&key, &value)) in key.iter().zip(value).enumerate() {
-                k[key_index(t, j, d)] = f16::from_f32(key);
-                v[t * d + j] = f16::from_f32(value);
-            }
-        }
-        KvHeadMut::F32 { k, v } => {
-            for (j, (&key, &value)) in key.iter().zip(value).enumerate() {
-                k[key_index(t, j, d)] = key;
-                v[t * d + j] = value;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use half::f16;
+
     use super::*;
+    use crate::kv::{KEY_PANEL, KvHeadMut};
 
     /// One head of size 1 whose keys are 0, so that every key seen weighs the same: the result is the mean of the values.
     fn mean(first: usize, window: usize) -> f32 {

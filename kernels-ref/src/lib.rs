@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activation;
+pub mod append;
 pub mod attention;
 pub mod blocks;
 pub mod dequantize;

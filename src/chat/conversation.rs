@@ -14,6 +14,9 @@ use crate::generate::{GenerationStats, StopReason};
 use crate::program::{Halt, Screen};
 use crate::{Error, Result as Outcome};
 
+/// The role of the message that stands before all turns.
+pub(super) const SYSTEM: &str = "system";
+
 /// One turn of a conversation, as chat templates take it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Message {
@@ -23,7 +26,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    fn new(role: &'static str, content: &str) -> Self {
+    pub(super) fn new(role: &'static str, content: &str) -> Self {
         Message { role, content: content.to_owned() }
     }
 }
@@ -35,6 +38,21 @@ pub(super) trait Speaker {
 
     /// Forgets everything.
     fn reset(&mut self);
+
+    /// The conversation that was kept from an earlier run, if there is one to go on with.
+    fn resume(&mut self) -> Outcome<Option<Vec<Message>>> {
+        Ok(None)
+    }
+
+    /// Keeps the conversation for a later run.
+    fn keep(&mut self, _transcript: &[Message]) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Throws away what was kept.
+    fn discard(&mut self) -> Outcome<()> {
+        Ok(())
+    }
 }
 
 /// A reply that came to its end, by whatever reason.
@@ -42,6 +60,8 @@ pub(super) trait Speaker {
 pub(super) struct Reply {
     pub(super) text: String,
     pub(super) stats: GenerationStats,
+    /// Messages, the oldest behind the system message, that the context no longer has room for.
+    pub(super) dropped: usize,
 }
 
 pub(super) const HELP: &str = "\
@@ -67,6 +87,19 @@ impl<'a> Conversation<'a> {
         conversation
     }
 
+    /// Goes on with what was kept from an earlier run; returns how many turns that were.
+    pub(super) fn resume(&mut self) -> Result<usize, Halt> {
+        let Some(kept) = self.speaker.resume()? else { return Ok(0) };
+        let system = kept.iter().find(|m| m.role == SYSTEM).map(|m| m.content.clone());
+        if self.system.is_some() && self.system != system {
+            return Err(Halt::Usage(
+                "--system: the saved session has another system message; leave --system out, or name another file".into(),
+            ));
+        }
+        (self.system, self.transcript) = (system, kept);
+        Ok(self.turns())
+    }
+
     /// Takes turns until the input ends. Turns that fail are told of and passed over; of a script they fail the program in the end.
     pub(super) fn run(&mut self, lines: &mut dyn Lines) -> Result<(), Halt> {
         let mut failed = None;
@@ -85,16 +118,17 @@ impl<'a> Conversation<'a> {
                 Line::Text(line) => line,
             };
             self.ctrl_c.forget_presses();
-            match line.trim_end() {
+            let done = match line.trim_end() {
                 "" => break,
                 command if is_command(command) => self.command(command),
-                _ => match self.turn(line.trim()) {
-                    Err(Halt::Failed(reason)) => {
-                        self.screen.note(&reason);
-                        failed = Some(reason);
-                    }
-                    done => _ = done?,
-                },
+                _ => self.turn(line.trim()).map(drop),
+            };
+            match done {
+                Err(Halt::Failed(reason)) => {
+                    self.screen.note(&reason);
+                    failed = Some(reason);
+                }
+                done => done?,
             }
         }
         match failed {
@@ -127,12 +161,15 @@ impl<'a> Conversation<'a> {
                 return Err(self.explained(error));
             }
         };
-        report::after_reply(self.screen, &reply.stats);
+        let first = usize::from(self.system.is_some());
+        self.transcript.drain(first..first + reply.dropped);
+        report::after_reply(self.screen, &reply.stats, reply.dropped);
         if reply.text.is_empty() && reply.stats.stop == StopReason::Interrupted {
             self.transcript.pop();
         } else {
             self.transcript.push(Message::new("assistant", &reply.text));
         }
+        self.speaker.keep(&self.transcript)?;
         Ok(reply.stats.stop)
     }
 
@@ -142,7 +179,10 @@ impl<'a> Conversation<'a> {
             Error::OutOfRange { name: "prompt", reason } => {
                 let kept = match self.turns() {
                     0 => "",
-                    _ => ". The conversation is kept without this line: /forget takes back its oldest turn, /reset starts over",
+                    _ => {
+                        ". The conversation is kept without this line: /forget takes back its oldest turn, /reset starts over, \
+                         and --overflow shift drops what is oldest by itself"
+                    }
                 };
                 Halt::Failed(format!("the context is full: {reason} (--ctx){kept}"))
             }
@@ -155,10 +195,11 @@ impl<'a> Conversation<'a> {
         self.transcript.iter().filter(|m| m.role == "assistant").count()
     }
 
-    fn command(&mut self, command: &str) {
+    fn command(&mut self, command: &str) -> Result<(), Halt> {
         match command {
             "/reset" => {
                 self.start_over();
+                self.speaker.discard()?;
                 self.screen.note("(starting over)");
             }
             "/forget" => {
@@ -166,6 +207,7 @@ impl<'a> Conversation<'a> {
                 let there = self.turns() > 0;
                 if there {
                     self.transcript.drain(first..first + 2);
+                    self.speaker.keep(&self.transcript)?;
                 }
                 let left = self.turns();
                 self.screen.note(&if there {
@@ -177,11 +219,12 @@ impl<'a> Conversation<'a> {
             "/help" => self.screen.note(HELP),
             other => self.screen.note(&format!("(there is no command {other}; /help lists them)")),
         }
+        Ok(())
     }
 
     fn start_over(&mut self) {
         self.speaker.reset();
-        self.transcript = self.system.iter().map(|text| Message::new("system", text)).collect();
+        self.transcript = self.system.iter().map(|text| Message::new(SYSTEM, text)).collect();
     }
 }
 

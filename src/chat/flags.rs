@@ -1,5 +1,7 @@
 //! The command line of `rml-chat`.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
@@ -10,6 +12,13 @@ use crate::program::{Halt, KV_NAMES, at_least_one, thread_count};
 
 /// Positions of the cache where the user does not say; less if the model was trained for less.
 pub(super) const DEFAULT_CONTEXT: usize = 4096;
+
+/// What happens when the context is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Overflow {
+    Stop,
+    Shift,
+}
 
 /// Talk with a language model on this machine's CPU.
 ///
@@ -62,6 +71,14 @@ pub(super) struct Flags {
     /// Tokens of conversation that are kept; 4096, or what the model was trained for if that is less
     #[arg(long, value_name = "TOKENS", value_parser = at_least_one)]
     pub(super) ctx: Option<usize>,
+
+    /// When the context is full: `stop` and say so, or `shift`: drop the oldest messages, never the system message, and go on
+    #[arg(long, value_enum, default_value_t = Overflow::Stop)]
+    pub(super) overflow: Overflow,
+
+    /// Keep the conversation in this file: gone on with if it is there, written after each turn; /reset removes it
+    #[arg(long, value_name = "FILE")]
+    pub(super) session: Option<PathBuf>,
 
     /// Type of the cached keys and values
     #[arg(long, default_value = "f16", value_parser = PossibleValuesParser::new(KV_NAMES))]
@@ -139,6 +156,7 @@ mod tests {
         assert_eq!((sampler.temperature, sampler.top_k, sampler.top_p), (0.7, 40, 0.95));
         assert_eq!((sampler.min_p, sampler.repetition_penalty), (0.05, 1.1));
         assert_eq!((flags.model.as_str(), flags.seed, flags.ctx, flags.max_tokens), ("smollm2", 0, None, 512));
+        assert_eq!((flags.overflow, flags.session), (Overflow::Stop, None));
         assert_eq!((flags.kv.as_str(), flags.draft.as_str(), flags.draft_tokens, flags.threads), ("f16", "none", 4, None));
     }
 
@@ -164,7 +182,7 @@ mod tests {
             ["--ctx", "-5"],
             ["--ctx", "99999999999999999999"],
             ["--kv", "f64"],
-            ["--kv", "i8"],
+            ["--overflow", "wrap"],
             ["--max-tokens", "0"],
             ["--threads", "0"],
             ["--threads", "1025"],
@@ -178,11 +196,17 @@ mod tests {
             };
             assert!(refused, "{flag} {value}");
         }
-        for [flag, value] in
-            [["--temp", "0"], ["--top-k", "0"], ["--top-p", "1"], ["--min-p", "0"], ["--repeat-penalty", "0.5"], ["--draft", "none"]]
-        {
+        for [flag, value] in [
+            ["--temp", "0"],
+            ["--top-k", "0"],
+            ["--top-p", "1"],
+            ["--min-p", "0"],
+            ["--repeat-penalty", "0.5"],
+            ["--kv", "i8"],
+            ["--draft", "none"],
+        ] {
             let flags = Flags::parse_from(["rml-chat", flag, value]);
-            assert!(flags.sampler().is_ok() && flags.check_draft().is_ok(), "{flag} {value}");
+            assert!(flags.sampler().is_ok() && flags.check_draft().is_ok() && kv_type(&flags.kv).is_ok(), "{flag} {value}");
         }
     }
 }

@@ -6,6 +6,7 @@ mod formats;
 mod input;
 mod interrupt;
 mod report;
+mod saved;
 mod speaker;
 
 use std::process::ExitCode;
@@ -50,6 +51,10 @@ fn run(flags: Flags) -> Result<(), Halt> {
     note(&speaker.introduction());
     let is_terminal = screen.is_terminal();
     let mut conversation = Conversation::new(&mut speaker, &mut screen, &ctrl_c, flags.system);
+    let turns = conversation.resume()?;
+    if let (1.., Some(path)) = (turns, &flags.session) {
+        note(&format!("(going on with {}: {turns} turns)", path.display()));
+    }
     match prompt {
         Some(prompt) => match conversation.turn(&prompt)? {
             StopReason::Interrupted => Err(Halt::Failed("interrupted".into())),

@@ -4,12 +4,16 @@ use crate::generate::{GenerationStats, StopReason};
 use crate::program::{Screen, counted};
 
 /// The statistics of a reply, and why it ended if that was not its natural end.
-pub(super) fn after_reply(screen: &mut Screen, stats: &GenerationStats) {
+pub(super) fn after_reply(screen: &mut Screen, stats: &GenerationStats, dropped: usize) {
+    if dropped > 0 {
+        screen.note(&format!("(the context was full: the oldest {dropped} messages were dropped)"));
+    }
     let cut = match stats.stop {
         StopReason::StopId | StopReason::Callback => None,
         StopReason::Limit => Some("cut at --max-tokens"),
         StopReason::ContextFull => Some(
-            "cut, since the context is full: /forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx",
+            "cut, since the context is full: /forget takes back the oldest turn, /reset starts over; or start again with a larger --ctx \
+             or with --overflow shift",
         ),
         StopReason::Interrupted => Some("interrupted"),
     };

@@ -1,14 +1,16 @@
 //! A model as the one who answers: template, tokens, session, and text as it comes.
 
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::conversation::{Message, Reply, Speaker};
-use super::flags::{DEFAULT_CONTEXT, Flags};
-use super::formats;
+use super::conversation::{Message, Reply, SYSTEM, Speaker};
+use super::flags::{DEFAULT_CONTEXT, Flags, Overflow};
+use super::{formats, saved};
 use crate::decode::KvType;
 use crate::generate::sampler::SamplerConfig;
-use crate::generate::{Interrupt, Session, SessionOptions};
+use crate::generate::{GenerationStats, Interrupt, Session, SessionOptions, StopReason};
 use crate::program::{counted, note};
 use crate::text::{ChatTemplate, RenderOptions, StreamDecoder, encode_chat};
 use crate::{Error, Model, Result};
@@ -20,6 +22,8 @@ pub(super) struct ModelSpeaker {
     seed: u64,
     max_tokens: usize,
     kv: KvType,
+    overflow: Overflow,
+    file: Option<PathBuf>, // where the conversation is kept
 }
 
 impl ModelSpeaker {
@@ -40,7 +44,16 @@ impl ModelSpeaker {
         let stop_ids = model.tokenizer().end_ids().to_vec();
         let options = SessionOptions { sampler, seed: flags.seed, context_size, stop_ids, kv, ..SessionOptions::default() };
         let session = Session::new(&model, options)?;
-        Ok(ModelSpeaker { model, session, template, seed: flags.seed, max_tokens: flags.max_tokens, kv })
+        Ok(ModelSpeaker {
+            model,
+            session,
+            template,
+            seed: flags.seed,
+            max_tokens: flags.max_tokens,
+            kv,
+            overflow: flags.overflow,
+            file: flags.session.clone(),
+        })
     }
 
     pub(super) fn interrupt(&self) -> Interrupt {
@@ -66,37 +79,145 @@ impl ModelSpeaker {
 
 impl Speaker for ModelSpeaker {
     fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Reply> {
-        let Self { model, session, template, max_tokens, .. } = self;
-        let tokenizer = model.tokenizer();
-        let messages: Vec<_> = transcript.iter().map(|m| serde_json::json!({ "role": m.role, "content": m.content })).collect();
-        let prompt = encode_chat(tokenizer, &messages.into(), |messages| {
-            let (prompt, merged) = template.render_merging_system(messages, &RenderOptions::default())?;
-            if merged && transcript.len() <= 2 {
-                note("note: this model's template has no system message; it was put in front of your first message");
-            }
-            Ok(prompt)
-        })?;
-        let mut text = String::new();
-        let mut characters = StreamDecoder::default();
-        let mut bytes = Vec::new();
-        let stats = session.generate(&prompt, *max_tokens, |id| {
-            bytes.clear();
-            tokenizer.append_bytes(id, false, &mut bytes);
-            let piece = characters.push(&bytes);
-            text += &piece;
-            if piece.is_empty() { ControlFlow::Continue(()) } else { show(&piece) }
-        })?;
+        let mut window = Window::new(transcript);
+        let mut prompt = self.prompt(&window)?;
+        if prompt.len() > self.session.context_size() && self.overflow == Overflow::Shift {
+            prompt = self.shifted(&mut window, &[], self.max_tokens)?.unwrap_or(prompt);
+        }
+        let mut said = Said::default();
+        let mut stats = self.generate(&prompt, self.max_tokens, &mut said, show)?;
+        while stats.stop == StopReason::ContextFull && self.overflow == Overflow::Shift {
+            let left = self.max_tokens - stats.generated_tokens;
+            let Some(prompt) = self.shifted(&mut window, &said.ids, left)? else { break };
+            let more = self.generate(&prompt, left, &mut said, show)?;
+            stats = GenerationStats {
+                prompt_tokens: stats.prompt_tokens + more.prompt_tokens,
+                reused_tokens: stats.reused_tokens + more.reused_tokens,
+                generated_tokens: stats.generated_tokens + more.generated_tokens,
+                prefill_seconds: stats.prefill_seconds + more.prefill_seconds,
+                decode_seconds: stats.decode_seconds + more.decode_seconds,
+                stop: more.stop,
+            };
+        }
         // A character that the end of the reply cut in two.
-        let rest = characters.finish();
+        let rest = said.characters.finish();
         if !rest.is_empty() {
-            text += &rest;
+            said.text += &rest;
             let _ = show(&rest);
         }
-        Ok(Reply { text, stats })
+        Ok(Reply { text: said.text, stats, dropped: window.dropped })
     }
 
     fn reset(&mut self) {
         self.session.reseed(self.seed);
+    }
+
+    fn resume(&mut self) -> Result<Option<Vec<Message>>> {
+        let Some(path) = self.file.as_ref().filter(|path| path.exists()) else { return Ok(None) };
+        let unread = || Error::SavedSession {
+            path: path.clone(),
+            reason: "what it was saved with is no conversation; name another file, or remove it".into(),
+        };
+        let transcript = saved::from_bytes(&self.session.restore(path)?).ok_or_else(unread)?;
+        Ok(Some(transcript))
+    }
+
+    fn keep(&mut self, transcript: &[Message]) -> Result<()> {
+        self.file.as_ref().map_or(Ok(()), |path| self.session.save(path, &saved::to_bytes(transcript)))
+    }
+
+    fn discard(&mut self) -> Result<()> {
+        let Some(path) = self.file.as_ref().filter(|path| path.exists()) else { return Ok(()) };
+        fs::remove_file(path).map_err(|source| Error::Io { path: path.clone(), action: "remove", source })
+    }
+}
+
+impl ModelSpeaker {
+    /// What the model gets to see of the messages that are left.
+    fn prompt(&self, window: &Window<'_>) -> Result<Vec<u32>> {
+        let messages = window.messages().map(|m| serde_json::json!({ "role": m.role, "content": m.content }));
+        let messages = serde_json::Value::Array(messages.collect());
+        encode_chat(self.model.tokenizer(), &messages, |messages| {
+            let (prompt, merged) = self.template.render_merging_system(messages, &RenderOptions::default())?;
+            if merged && window.transcript.len() <= 2 {
+                note("note: this model's template has no system message; it was put in front of your first message");
+            }
+            Ok(prompt)
+        })
+    }
+
+    /// Drops turns, the oldest first, until the prompt, what was `said` of the reply, and a good part of what is `left` of it fit
+    /// into the context; returns both as one prompt, or `None` if dropping all turns but the last is not enough.
+    fn shifted(&self, window: &mut Window<'_>, said: &[u32], left: usize) -> Result<Option<Vec<u32>>> {
+        /// Each shift runs what is kept of the conversation anew, so room is made for more than the next token.
+        const SHARE: usize = 4;
+        let context = self.session.context_size();
+        let room = left.min(context / SHARE).max(1);
+        let mut fits = None;
+        while window.drop_turn() {
+            let mut prompt = self.prompt(window)?;
+            prompt.extend_from_slice(said);
+            let (len, fit) = (prompt.len(), prompt.len() <= context);
+            fits = fit.then_some(prompt);
+            if len + room <= context {
+                break;
+            }
+        }
+        Ok(fits)
+    }
+
+    /// Runs the prompt and adds to what was said.
+    fn generate(
+        &mut self,
+        prompt: &[u32],
+        limit: usize,
+        said: &mut Said,
+        show: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<GenerationStats> {
+        let tokenizer = self.model.tokenizer();
+        self.session.generate(prompt, limit, |id| {
+            said.ids.push(id);
+            said.bytes.clear();
+            tokenizer.append_bytes(id, false, &mut said.bytes);
+            let piece = said.characters.push(&said.bytes);
+            said.text += &piece;
+            if piece.is_empty() { ControlFlow::Continue(()) } else { show(&piece) }
+        })
+    }
+}
+
+/// What was said of a reply.
+#[derive(Default)]
+struct Said {
+    ids: Vec<u32>,
+    text: String,
+    characters: StreamDecoder,
+    bytes: Vec<u8>,
+}
+
+/// The messages of a transcript that are left when the oldest turns are dropped.
+struct Window<'a> {
+    transcript: &'a [Message],
+    first: usize, // where turns begin
+    dropped: usize,
+}
+
+impl<'a> Window<'a> {
+    fn new(transcript: &'a [Message]) -> Self {
+        let first = transcript.iter().take_while(|m| m.role == SYSTEM).count();
+        Window { transcript, first, dropped: 0 }
+    }
+
+    fn messages(&self) -> impl Iterator<Item = &'a Message> {
+        let (system, turns) = self.transcript.split_at(self.first);
+        system.iter().chain(&turns[self.dropped..])
+    }
+
+    /// Drops the oldest turn, a question and its answer; false if only the last question is left.
+    fn drop_turn(&mut self) -> bool {
+        let another = self.transcript.len() - self.first - self.dropped > 2;
+        self.dropped += if another { 2 } else { 0 };
+        another
     }
 }
 
@@ -112,3 +233,6 @@ fn template(model: &Model, format: Option<String>) -> Result<ChatTemplate> {
     };
     ChatTemplate::new(&source, spelled(vocabulary.bos), spelled(vocabulary.eos))
 }
+
+#[cfg(test)]
+mod tests;

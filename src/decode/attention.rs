@@ -100,7 +100,7 @@ impl Layer<'_> {
             let out = Tiles::columns(&mut out[..n_heads * d], (1, n_heads * d), g * d);
             pass.each_with(scratch, ((q_tiles, k_tiles), heads, out), |scratch, h, ((mut q, mut k), (keys, values), mut out)| {
                 self.rotate_and_append(h, &mut q, &mut k, v, kind, (&mut *keys, &mut *values));
-                let kv = head_mut(kind, keys, values).into_shared();
+                let kv = head_mut(kind, d, keys, values).into_shared();
                 let queries = self.query(q.row(0), g * d, 1, self.first, kv);
                 self.attend(&queries, 0..1, scratch, &mut out);
             });
@@ -140,7 +140,7 @@ impl Layer<'_> {
             RopeStyle::Halves => self.table.rope_halves.get(),
         };
         let append = self.table.append.get();
-        let mut kv = head_mut(kind, keys, values);
+        let mut kv = head_mut(kind, d, keys, values);
         let half = self.angles.half;
         for i in 0..self.m {
             let (cos, sin) = (&self.angles.cos[i * half..][..half], &self.angles.sin[i * half..][..half]);

@@ -68,6 +68,10 @@ impl State {
         &self.cache
     }
 
+    pub(crate) fn cache_mut(&mut self) -> &mut KvCache {
+        &mut self.cache
+    }
+
     /// Forgets all positions from `len` on.
     pub fn truncate(&mut self, len: usize) {
         self.cache.truncate(len);

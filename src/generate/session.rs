@@ -1,5 +1,7 @@
 //! One conversation: its cache, its sampler, and the loop from prompt to reply.
 
+mod saved;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -139,6 +141,12 @@ impl Session {
     /// The logits of the last pass. (n_vocab)
     pub fn logits(&self) -> &[f32] {
         &self.state.logits()[..self.model.config().n_vocab]
+    }
+
+    /// Forgets all tokens.
+    pub fn clear(&mut self) {
+        self.cached.clear();
+        self.state.truncate(0);
     }
 
     /// Starts the sampler's draws anew.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rml_backends::{CpuFeatures, KernelTable, Registry};
 use rml_kernels_ref::dequantize::dequantize_row;
@@ -38,6 +39,7 @@ pub struct Model {
     tokenizer: Tokenizer,
     team: Team,
     trace: Option<Trace>,
+    fingerprint: OnceLock<[u8; 32]>,
 }
 
 /// The weights as the forward pass takes them.
@@ -103,7 +105,7 @@ impl Model {
                 ),
             });
         }
-        Ok(Model { storage: Storage::new(file, packed), config, choice, weights, tokenizer, team, trace })
+        Ok(Model { storage: Storage::new(file, packed), config, choice, weights, tokenizer, team, trace, fingerprint: OnceLock::new() })
     }
 
     /// Sizes and constants.
@@ -128,6 +130,11 @@ impl Model {
     /// Which kernels were chosen, and how they were measured.
     pub fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// What tells it from other models: a hash over metadata, tensor table and some weights of every tensor.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        *self.fingerprint.get_or_init(|| super::fingerprint::fingerprint(self.file()))
     }
 
     /// Its threads.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rml_kernels_ref::kv::KvType;
 use serde::Serialize;
 
 use super::Config;
@@ -52,6 +53,8 @@ pub struct BytesByType {
     pub f16: u64,
     /// Four bytes a number.
     pub f32: u64,
+    /// One byte a number, and two for each 32 of a head.
+    pub i8: u64,
 }
 
 impl MemoryPlan {
@@ -82,12 +85,23 @@ impl MemoryPlan {
 }
 
 impl KvPlan {
-    /// Keys and values: `2 * n_layers * n_kv_heads * d_head` numbers a position.
+    /// Keys and values of `n_layers * n_kv_heads` heads a position.
     fn new(config: &Config) -> Self {
-        let sizes = [config.n_layers, config.n_kv_heads, config.d_head];
-        let numbers = sizes.iter().fold(2_u64, |n, &size| n.saturating_mul(size as u64));
+        let heads = [2, config.n_layers, config.n_kv_heads].iter().fold(1_u64, |n, &size| n.saturating_mul(size as u64));
         let context_length = config.context_length as u64;
-        let times = |n: u64| BytesByType { f16: n.saturating_mul(2), f32: n.saturating_mul(4) };
-        KvPlan { context_length, bytes_per_token: times(numbers), bytes_at_context: times(numbers.saturating_mul(context_length)) }
+        let bytes = |kind: KvType, positions: u64| heads.saturating_mul(kind.row_bytes(config.d_head) as u64).saturating_mul(positions);
+        let by_type = |n| BytesByType { f16: bytes(KvType::F16, n), f32: bytes(KvType::F32, n), i8: bytes(KvType::I8, n) };
+        KvPlan { context_length, bytes_per_token: by_type(1), bytes_at_context: by_type(context_length) }
+    }
+}
+
+impl BytesByType {
+    /// The size for one type.
+    pub fn of(&self, kind: KvType) -> u64 {
+        match kind {
+            KvType::F16 => self.f16,
+            KvType::F32 => self.f32,
+            KvType::I8 => self.i8,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod config;
 mod families;
+mod fingerprint;
 pub mod gguf;
 mod load;
 mod memory;

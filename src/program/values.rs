@@ -16,10 +16,6 @@ pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
 
 /// The cache type called `name`.
 pub(crate) fn kv_type(name: &str) -> Result<KvType, Halt> {
-    match name {
-        "f16" => Ok(KvType::F16),
-        "f32" => Ok(KvType::F32),
-        "i8" => Err(Halt::Usage("--kv i8: caches of 8-bit integers are not available yet; use f16 or f32".into())),
-        _ => Err(Halt::Usage(format!("--kv {name}: it must be f16 or f32"))),
-    }
+    let named = KvType::ALL.into_iter().find(|kind| kind.name() == name);
+    named.ok_or_else(|| Halt::Usage(format!("--kv {name}: it must be {}", KV_NAMES.join(" or "))))
 }

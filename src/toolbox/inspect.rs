@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use crate::decode::KvType;
 use crate::model::gguf::{Array, Metadata, Value};
 use crate::model::{Config, Gguf, MemoryPlan, TensorInfo, Tensors};
 use crate::{Error, Result};
@@ -116,10 +117,9 @@ impl Document<'_> {
             writeln!(out, "  {n:20}  {:>10}  {} weights", size(share.bytes), share.weights)?;
         }
         if let Some(kv) = kv {
-            for (kind, token, all) in
-                [("f16", kv.bytes_per_token.f16, kv.bytes_at_context.f16), ("f32", kv.bytes_per_token.f32, kv.bytes_at_context.f32)]
-            {
-                let what = format!("KV cache in {kind}");
+            for kind in KvType::ALL {
+                let (token, all) = (kv.bytes_per_token.of(kind), kv.bytes_at_context.of(kind));
+                let what = format!("KV cache in {}", kind.name());
                 writeln!(out, "  {what:20}  {:>10}  for {} tokens, {token} bytes each", size(all), kv.context_length)?;
             }
         }

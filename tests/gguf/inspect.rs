@@ -28,10 +28,14 @@ fn json_is_complete() {
     assert_eq!(document["tensors"][0]["name"], "token_embd.weight");
     assert_eq!(document["tensors"][0]["type"], "f32");
     assert_eq!(document["tensors"][0]["shape"], json!([8, 16]));
-    // 2 layers x 2 heads x 6 numbers, keys and values; 64 positions. By hand: 48 numbers.
+    // 2 layers x 2 heads x 6 numbers, keys and values; 64 positions. By hand: 48 numbers, in 8 groups that have a scale each.
     assert_eq!(
         document["memory"]["kv"],
-        json!({"context_length": 64, "bytes_per_token": {"f16": 96, "f32": 192}, "bytes_at_context": {"f16": 6144, "f32": 12288}})
+        json!({
+            "context_length": 64,
+            "bytes_per_token": {"f16": 96, "f32": 192, "i8": 64},
+            "bytes_at_context": {"f16": 6144, "f32": 12288, "i8": 4096},
+        })
     );
     // 128 + 8 outside; 8 + 192 + 96 + 96 + 192 + 8 + 96 + 96 + 96 a layer.
     let n_weights = 136 + 2 * 880;

@@ -106,9 +106,16 @@ fn values_out_of_range() {
     failure(&mut chat(&["--format", "missing.jinja", "-p", "hi"]), 1, &["missing.jinja"]);
 }
 
+/// A tebibyte of positions is more than any machine has, but not more than can be written down.
+#[test]
+fn a_context_without_memory_is_told_what_would_fit() {
+    for size in ["1099511627776", "18446744073709551615"] {
+        failure(&mut chat(&["--ctx", size, "-p", "hi"]), 1, &["context size", size, "MiB", "at most ", " fit"]);
+    }
+}
+
 #[test]
 fn what_is_not_available_yet_says_so() {
-    failure(&mut chat(&["--kv", "i8", "-p", "hi"]), 2, &["--kv i8", "not available yet", "f16"]);
     for draft in ["lookup", "auto", "model.gguf"] {
         failure(&mut chat(&["--draft", draft, "-p", "hi"]), 2, &["--draft", "not available yet"]);
     }

@@ -83,6 +83,53 @@ fn a_full_context_is_told_and_the_conversation_goes_on() {
     assert!(err.contains("cut at --max-tokens"), "{err}");
 }
 
+/// With `shift` a conversation never ends for want of room, and says what it dropped.
+#[test]
+fn a_full_context_can_shift() {
+    let lines = "the rain in Spain\n".repeat(8);
+    let arguments = ["--ctx", "120", "--overflow", "shift", "--system", "be kind", "--max-tokens", "30", "--repeat-penalty", "1"];
+    let err = stderr(&success(chat(&arguments).write_stdin(lines)));
+    assert_eq!(prompts(&err).len(), 8, "{err}");
+    assert!(err.contains("messages were dropped") && !err.contains("context is full:"), "{err}");
+    let cut = failure(&mut chat(&["--ctx", "20", "--overflow", "shift", "-p", "the rain in Spain"]), 1, &["the context is full", "of 20"]);
+    assert!(cut.stdout.is_empty());
+}
+
+#[test]
+fn a_conversation_is_kept_in_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("talk.session");
+    let file = file.to_str().expect("UTF-8");
+    let whole = stdout(&success(chat(&["--temp", "1"]).write_stdin("the rain\nin Spain\n")));
+    let kept = |arguments: &[&str]| chat(&[&["--session", file, "--temp", "1"], arguments].concat());
+    let first = stdout(&success(&mut kept(&["-p", "the rain"])));
+    let again = success(&mut kept(&["-p", "in Spain", "--seed", "9"]));
+    assert_eq!(format!("{first}{}", stdout(&again)), whole, "as if the program had not ended in between");
+    let err = stderr(&again);
+    assert!(err.contains("going on with") && err.contains("1 turns") && prompts(&err)[0].1 > 10, "{err}");
+
+    failure(&mut kept(&["--kv", "i8", "-p", "hi"]), 1, &["talk.session", "type f16", "--kv"]);
+    failure(&mut kept(&["--ctx", "8", "-p", "hi"]), 1, &["talk.session", "context of 8", "--ctx"]);
+    failure(&mut kept(&["--system", "be kind", "-p", "hi"]), 2, &["--system", "another system message"]);
+    let mut bytes = std::fs::read(file).expect("the file");
+    bytes[200] ^= 1;
+    let broken = folder.path().join("broken");
+    std::fs::write(&broken, bytes).expect("a file");
+    failure(&mut chat(&["--session", broken.to_str().expect("UTF-8"), "-p", "hi"]), 1, &["broken", "damaged", "checksum"]);
+    failure(&mut chat(&["--session", "/nonexistent/x", "-p", "hi"]), 1, &["/nonexistent/x", "cannot write"]);
+
+    success(kept(&[]).write_stdin("/reset\n"));
+    assert!(!Path::new(file).exists(), "nothing is kept after /reset");
+}
+
+#[test]
+fn every_type_of_cache_talks() {
+    for kv in ["f16", "f32", "i8"] {
+        let err = stderr(&success(&mut chat(&["-p", "hi", "--kv", kv])));
+        assert!(err.contains(&format!("kv {kv}")), "{err}");
+    }
+}
+
 #[test]
 fn a_context_beyond_the_training_is_warned_of() {
     let err = stderr(&success(&mut chat(&["-p", "hi", "--ctx", "2000"])));

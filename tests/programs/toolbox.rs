@@ -107,6 +107,9 @@ fn perplexity_scores_the_second_half_of_each_chunk() {
         (score["tokens"].as_u64().unwrap(), score["nll"].as_f64().unwrap(), score["perplexity"].as_f64().unwrap());
     assert!(tokens > 0 && tokens.is_multiple_of(31), "31 of 64 are scored: {tokens}");
     assert!((nll.exp() - perplexity).abs() < 1e-9 * perplexity && perplexity > 1.0, "{score}");
+    let in_bytes = document(&["perplexity", &tiny(), "--file", path.to_str().expect("UTF-8"), "--ctx", "64", "--kv", "i8"]);
+    let share = in_bytes["perplexity"].as_f64().unwrap() / perplexity - 1.0;
+    assert!(share != 0.0 && share.abs() <= 0.005, "a cache of 8 bits is near one of f16: {in_bytes} {score}");
 }
 
 #[test]
@@ -115,7 +118,8 @@ fn inspect_shows_metadata_and_tensors() {
     assert_eq!(shown["architecture"], "llama");
     assert!(shown["metadata"]["general.architecture"] == "llama" && shown["memory"].is_object());
     assert!(shown["tensors"].as_array().expect("a list").iter().any(|t| t["name"] == "token_embd.weight"));
-    assert!(stdout(&success(&mut rml(&["inspect", &tiny()]))).contains("token_embd.weight"));
+    let text = stdout(&success(&mut rml(&["inspect", &tiny()])));
+    assert!(["token_embd.weight", "KV cache in f16", "KV cache in f32", "KV cache in i8"].iter().all(|part| text.contains(part)), "{text}");
 }
 
 #[test]

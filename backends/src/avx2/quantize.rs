@@ -36,17 +36,7 @@ fn quantize_avx2(x: &[f32], out: &mut Q8RowMut<'_>) {
             _ if max < ZERO_BELOW => (0.0, 0.0),
             _ => (max / 127.0, 127.0 / max),
         };
-        // Conversion rounds ties to even, as the current rounding mode is the default one.
-        let inverse_v = _mm256_set1_ps(inverse);
-        let mut whole = [_mm256_setzero_si256(); 4];
-        for (whole, v) in whole.iter_mut().zip(&v) {
-            *whole = _mm256_cvtps_epi32(_mm256_mul_ps(*v, inverse_v));
-        }
-        let short = [_mm256_packs_epi32(whole[0], whole[1]), _mm256_packs_epi32(whole[2], whole[3])];
-        // Packing goes by halves of a register: dwords of 4 numbers come as 0 2 4 6 1 3 5 7.
-        let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(short[0], short[1]), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-        // Where the inverse is 0 the quants are, even of what is not finite.
-        let bytes = if inverse == 0.0 { _mm256_setzero_si256() } else { bytes };
+        let bytes = narrow(&v, inverse);
         // SAFETY: a block is 32 bytes.
         unsafe { _mm256_storeu_si256(q.as_mut_ptr().cast(), bytes) };
         *sum = half_sums(bytes);
@@ -54,10 +44,29 @@ fn quantize_avx2(x: &[f32], out: &mut Q8RowMut<'_>) {
     }
 }
 
+/// 32 numbers times `inverse` as signed bytes: rounded, ties to even, and kept within -128 and 127. Where the inverse is 0 so
+/// are the bytes, even of what is not finite.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) fn narrow(v: &[__m256; 4], inverse: f32) -> __m256i {
+    if inverse == 0.0 {
+        return _mm256_setzero_si256();
+    }
+    // Conversion rounds ties to even, as the current rounding mode is the default one.
+    let inverse = _mm256_set1_ps(inverse);
+    let mut whole = [_mm256_setzero_si256(); 4];
+    for (whole, v) in whole.iter_mut().zip(v) {
+        *whole = _mm256_cvtps_epi32(_mm256_mul_ps(*v, inverse));
+    }
+    let short = [_mm256_packs_epi32(whole[0], whole[1]), _mm256_packs_epi32(whole[2], whole[3])];
+    // Packing goes by halves of a register: dwords of 4 numbers come as 0 2 4 6 1 3 5 7.
+    _mm256_permutevar8x32_epi32(_mm256_packs_epi16(short[0], short[1]), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
+}
+
 /// The largest magnitude, NaN being the largest of all: the order of magnitudes is that of their bits.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-fn largest_magnitude(v: &[__m256; 4]) -> f32 {
+pub(super) fn largest_magnitude(v: &[__m256; 4]) -> f32 {
     let mut m8 = _mm256_setzero_si256();
     for v in v {
         m8 = _mm256_max_epi32(m8, _mm256_castps_si256(_mm256_andnot_ps(_mm256_set1_ps(-0.0), *v)));

@@ -5,7 +5,7 @@ use rml_backends::matmul::{MatmulKernel, PackedLayout, Weights};
 use rml_backends::{KernelTable, Refusal, TileMut};
 use rml_kernels_ref::activation::{ActivationKind, Activations, Q8RowMut};
 use rml_kernels_ref::format::Format;
-use rml_kernels_ref::kv::{AttendSpan, KvHead, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KvHead, KvHeadMut, SpanState};
 use rml_kernels_ref::{attention, gate, norm, quantize, rope, softmax};
 
 const NAME: &str = "planted";
@@ -137,6 +137,38 @@ fn attention_that_looks_ahead() {
     let report = sit(|table| table.attend.put(NAME, looks_ahead));
     assert_named(&report, "attend", "attend_equals_reference");
     assert_named(&report, "attend", "attend_is_accurate");
+}
+
+#[test]
+fn attention_that_takes_the_scales_of_keys_for_those_of_values() {
+    let report = sit(|table| {
+        table.attend.put(NAME, |span, state| {
+            let kv = match span.kv {
+                KvHead::I8 { k, v, k_scale, .. } => KvHead::I8 { k, v, k_scale, v_scale: k_scale },
+                kv => kv,
+            };
+            attention::attend(&AttendSpan { kv, ..*span }, state);
+        });
+    });
+    assert_named(&report, "attend", "attend_equals_reference");
+    assert_named(&report, "attend", "attend_is_accurate");
+    assert!(report.failures().iter().all(|f| f.sizes.contains("kv=i8")), "{report}");
+}
+
+#[test]
+fn append_that_rounds_scales_after_it_used_them() {
+    let report = sit(|table| {
+        table.append.put(NAME, |kv, t, key, value| {
+            attention::append(kv, t, key, value);
+            let KvHeadMut::I8 { v, .. } = kv else { return };
+            for (group, q) in value.chunks(32).zip(v[t * value.len()..].chunks_mut(32)) {
+                let max = group.iter().fold(0.0_f32, |max, x| max.max(x.abs()));
+                q.iter_mut().zip(group).for_each(|(q, x)| *q = (x * (127.0 / max)).round_ties_even() as i8);
+            }
+        });
+    });
+    assert_named(&report, "append", "append_equals_reference");
+    assert!(report.failures().iter().any(|f| f.sizes.contains("gaussian")), "{report}");
 }
 
 #[test]

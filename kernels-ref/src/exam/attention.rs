@@ -3,11 +3,11 @@
 use half::f16;
 
 use super::buffers::{CANARY, Guarded};
-use super::compare::{Fault, equal, equal_integers, within};
+use super::compare::{Fault, equal, equal_integers, mean_square, within};
 use super::fills::{Fill, Random};
 use super::{Exam, bounds};
 use crate::attention;
-use crate::kv::{AttendSpan, KEY_PANEL, KEY_SPAN, KvHead, KvHeadMut, KvType, SpanState};
+use crate::kv::{AttendSpan, KEY_PANEL, KEY_SPAN, KvHead, KvHeadMut, KvType, SpanState, kv_groups};
 
 type Attend = fn(&AttendSpan<'_>, &mut SpanState<'_>);
 
@@ -66,7 +66,7 @@ pub fn attend(exam: &mut Exam, kernel: Attend) {
     for (m, g, d, first, window) in CASES {
         let sizes = Sizes { m, g, d, first, window };
         let seen = if window == ALL { "all".to_owned() } else { window.to_string() };
-        for kv in [KvType::F16, KvType::F32] {
+        for kv in KvType::ALL {
             let line = format!("m={m} g={g} d={d} first={first} window={seen} kv={}", kv.name());
             for fill in [Fill::Gaussian, Fill::Outliers, Fill::Signs, Fill::Zeros, Fill::Broken, Fill::Bits] {
                 exam.case("attend", "attend_equals_reference", &format!("{line} fill={}", fill.name()), |random| {
@@ -97,14 +97,16 @@ pub fn attend(exam: &mut Exam, kernel: Attend) {
 
 /// Examines the writing of a position into the cache: every number of the cache is compared, those of other positions too.
 pub fn append(exam: &mut Exam, kernel: fn(&mut KvHeadMut<'_>, usize, &[f32], &[f32])) {
-    for (d, position) in [1, 8, 15, 16, 33, 64, 80, 128].into_iter().flat_map(|d| [0, 1, 15, 16, 30].map(|position| (d, position))) {
-        for (kv, fill) in [KvType::F16, KvType::F32].into_iter().flat_map(|kv| Fill::ALL.map(|fill| (kv, fill))) {
+    for (d, position) in
+        [1, 8, 15, 16, 31, 32, 33, 47, 64, 80, 128].into_iter().flat_map(|d| [0, 1, 15, 16, 30].map(|position| (d, position)))
+    {
+        for (kv, fill) in KvType::ALL.into_iter().flat_map(|kv| Fill::ALL.map(|fill| (kv, fill))) {
             let line = format!("d={d} position={position} kv={} fill={}", kv.name(), fill.name());
             exam.case("append", "append_equals_reference", &line, |random| {
                 let (key, value) = (fill.numbers(d, random), fill.numbers(d, random));
                 let older = Fill::Gaussian.numbers(2 * 32 * d, random);
                 let mut caches = [kernel, attention::append].map(|append| {
-                    let mut cache = Cache::new(kv, 32 * d, random.below(16), &older);
+                    let mut cache = Cache::new(kv, (32, d), random.below(16), &older);
                     append(&mut cache.view_mut(), position, &key, &value);
                     cache
                 });
@@ -190,8 +192,11 @@ fn accurate(kernel: Attend, setting: &Setting, random: &mut Random) -> Result<()
         }
     }
     let largest = setting.v.iter().fold(0.0_f32, |max, v| max.max(v.abs()));
-    let bound = if matches!(setting.cache, Cache::F32(_)) { bounds::ATTENTION_F32 } else { bounds::ATTENTION_F16 };
-    within(total.out.get(), &want, |_| bound * f64::from(largest))
+    match setting.cache {
+        Cache::F16(_) => within(total.out.get(), &want, |_| bounds::ATTENTION_F16 * f64::from(largest)),
+        Cache::F32(_) => within(total.out.get(), &want, |_| bounds::ATTENTION_F32 * f64::from(largest)),
+        Cache::I8(..) => mean_square(total.out.get(), &want, bounds::ATTENTION_I8),
+    }
 }
 
 /// Queries, and a cache with keys and values up to the last token and NaN behind them.
@@ -205,20 +210,34 @@ struct Setting {
     scale: f32,
 }
 
+/// What stands around integers.
+const CANARY_I8: i8 = -86;
+
 /// Keys and values of a head.
 enum Cache {
     F16([Guarded<f16>; 2]),
     F32([Guarded<f32>; 2]),
+    /// Numbers and scales.
+    I8([Guarded<i8>; 2], [Guarded<f16>; 2]),
 }
 
 impl Cache {
-    /// A cache of `len` keys' and `len` values' numbers that start with `numbers`, NaN where those end.
-    fn new(kv: KvType, len: usize, shift: usize, numbers: &[f32]) -> Self {
+    /// A cache of `positions` in whole panels whose keys and values start with `numbers`; NaN where those end.
+    fn new(kv: KvType, (positions, d): (usize, usize), shift: usize, numbers: &[f32]) -> Self {
+        let len = positions * d;
         let number = |i: usize| numbers.get(i).copied().unwrap_or(f32::NAN);
         let both = [0, len].map(|first| (first..first + len).map(number));
         match kv {
             KvType::F16 => Cache::F16(both.map(|x| Guarded::of(&x.map(f16::from_f32).collect::<Vec<_>>(), shift, f16::NAN))),
             KvType::F32 => Cache::F32(both.map(|x| Guarded::of(&x.collect::<Vec<_>>(), shift, f32::NAN))),
+            KvType::I8 => {
+                // Integers as they come; a scale is that of the number it happens to stand beside.
+                let scales = [0, len].map(|first| (first..first + positions * kv_groups(d)).map(|i| f16::from_f32(number(i))));
+                Cache::I8(
+                    both.map(|x| Guarded::of(&x.map(|x| (x * 40.0) as i8).collect::<Vec<_>>(), shift, CANARY_I8)),
+                    scales.map(|x| Guarded::of(&x.collect::<Vec<_>>(), shift, f16::NAN)),
+                )
+            }
         }
     }
 
@@ -226,6 +245,7 @@ impl Cache {
         match self {
             Cache::F16([k, v]) => KvHead::F16 { k: k.get(), v: v.get() },
             Cache::F32([k, v]) => KvHead::F32 { k: k.get(), v: v.get() },
+            Cache::I8([k, v], [k_scale, v_scale]) => KvHead::I8 { k: k.get(), v: v.get(), k_scale: k_scale.get(), v_scale: v_scale.get() },
         }
     }
 
@@ -233,20 +253,28 @@ impl Cache {
         match self {
             Cache::F16([k, v]) => KvHeadMut::F16 { k: k.get_mut(), v: v.get_mut() },
             Cache::F32([k, v]) => KvHeadMut::F32 { k: k.get_mut(), v: v.get_mut() },
+            Cache::I8([k, v], [k_scale, v_scale]) => {
+                KvHeadMut::I8 { k: k.get_mut(), v: v.get_mut(), k_scale: k_scale.get_mut(), v_scale: v_scale.get_mut() }
+            }
         }
     }
 
     /// The bits of keys and values, every NaN alike, if nothing was written around them.
     fn bits(&mut self) -> Result<Vec<u32>, Fault> {
         let quiet = |nan: bool, bits: u32| if nan { u32::MAX } else { bits };
+        let halves = |both: &[Guarded<f16>; 2]| {
+            both.iter().try_for_each(Guarded::intact)?;
+            Ok(both.iter().flat_map(|x| x.get()).map(|x| quiet(x.is_nan(), x.to_bits().into())).collect::<Vec<u32>>())
+        };
         match self {
-            Cache::F16(both) => {
-                both.iter().try_for_each(Guarded::intact)?;
-                Ok(both.iter().flat_map(|x| x.get()).map(|x| quiet(x.is_nan(), x.to_bits().into())).collect())
-            }
+            Cache::F16(both) => halves(both),
             Cache::F32(both) => {
                 both.iter().try_for_each(Guarded::intact)?;
                 Ok(both.iter().flat_map(|x| x.get()).map(|x| quiet(x.is_nan(), x.to_bits())).collect())
+            }
+            Cache::I8(both, scales) => {
+                both.iter().try_for_each(Guarded::intact)?;
+                Ok(both.iter().flat_map(|x| x.get()).map(|&q| q as u8 as u32).chain(halves(scales)?).collect())
             }
         }
     }
@@ -259,8 +287,7 @@ impl Setting {
         let q_stride = g * d + random.below(3) * 7;
         let q = Guarded::of(&fill.numbers(m * q_stride, random), random.below(16), f32::NAN);
         let (k, v) = (fill.numbers(positions * d, random), fill.numbers(positions * d, random));
-        let capacity = positions.next_multiple_of(KEY_PANEL) * d;
-        let mut cache = Cache::new(kv, capacity, random.below(16), &[]);
+        let mut cache = Cache::new(kv, (positions.next_multiple_of(KEY_PANEL), d), random.below(16), &[]);
         for t in 0..positions {
             attention::append(&mut cache.view_mut(), t, &k[t * d..][..d], &v[t * d..][..d]);
         }

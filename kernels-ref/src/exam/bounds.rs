@@ -31,6 +31,13 @@ pub const ATTENTION_F16: f64 = 2e-3;
 /// The same with keys and values in f32: `d` and 64-key chains of roundings.
 pub const ATTENTION_F32: f64 = 1e-5;
 
+/// The same with keys and values in 8 bits, normalized mean square error of standard normal numbers.
+///
+/// The largest of 32 is rarely above 3.5, which makes a value's error `(3.5 / 127)^2 / 12 = 6.3e-5` of its variance; that of a
+/// score, over `sqrt(d)` and with queries of variance 1, is as large and shifts weights by as much of themselves. Twice the
+/// sum is allowed, for few numbers.
+pub const ATTENTION_I8: f64 = 2.5e-4;
+
 /// Relative error of [`crate::exp::exp`] within its clamp: two units in the last place.
 pub const EXP: f64 = 4.0 * U;
 

@@ -11,6 +11,8 @@ use crate::generate::Interrupt;
 /// What the speaker does on its next turn.
 enum Act {
     Say(&'static [&'static str]),
+    /// Drops so many messages before it speaks.
+    Drop(usize, &'static str),
     Stop(StopReason, &'static [&'static str]),
     Fail(Error),
 }
@@ -19,15 +21,22 @@ struct Scripted {
     acts: VecDeque<Act>,
     heard: Vec<String>, // the transcript of each turn, a line a message
     resets: usize,
+    kept: Option<Vec<Message>>,
+    discards: usize,
 }
 
 impl Speaker for Scripted {
     fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Outcome<Reply> {
         self.heard.push(transcript.iter().map(|m| format!("{}: {}\n", m.role, m.content)).collect());
+        let mut dropped = 0;
         let (stop, pieces) = match self.acts.pop_front().expect("no more turns than acts") {
             Act::Fail(error) => return Err(error),
-            Act::Say(pieces) => (StopReason::StopId, pieces),
-            Act::Stop(stop, pieces) => (stop, pieces),
+            Act::Say(pieces) => (StopReason::StopId, pieces.to_vec()),
+            Act::Drop(n, piece) => {
+                dropped = n;
+                (StopReason::StopId, vec![piece])
+            }
+            Act::Stop(stop, pieces) => (stop, pieces.to_vec()),
         };
         let text: String = pieces.iter().take_while(|p| show(p).is_continue()).copied().collect();
         let stats = GenerationStats {
@@ -38,11 +47,32 @@ impl Speaker for Scripted {
             decode_seconds: 1.0,
             stop,
         };
-        Ok(Reply { text, stats })
+        Ok(Reply { text, stats, dropped })
     }
 
     fn reset(&mut self) {
         self.resets += 1;
+    }
+
+    fn resume(&mut self) -> Outcome<Option<Vec<Message>>> {
+        Ok(self.kept.clone())
+    }
+
+    fn keep(&mut self, transcript: &[Message]) -> Outcome<()> {
+        self.kept = Some(transcript.to_vec());
+        Ok(())
+    }
+
+    fn discard(&mut self) -> Outcome<()> {
+        self.kept = None;
+        self.discards += 1;
+        Ok(())
+    }
+}
+
+impl Scripted {
+    fn new(acts: impl IntoIterator<Item = Act>) -> Self {
+        Scripted { acts: acts.into_iter().collect(), heard: Vec::new(), resets: 0, kept: None, discards: 0 }
     }
 }
 
@@ -97,7 +127,7 @@ fn talk_to(
     acts: impl IntoIterator<Item = Act>,
     lines: impl IntoIterator<Item = Line>,
 ) -> Outcomes {
-    let mut speaker = Scripted { acts: acts.into_iter().collect(), heard: Vec::new(), resets: 0 };
+    let mut speaker = Scripted::new(acts);
     let notes = Kept::default();
     let mut screen = Screen::of(kept.clone(), notes.clone());
     let mut lines = Typed { lines: lines.into_iter().collect(), interactive };
@@ -171,7 +201,7 @@ fn a_full_context_keeps_the_conversation() {
 #[test]
 fn a_full_context_says_what_can_be_done() {
     let full = || Act::Fail(Error::out_of_range("prompt", "9 tokens are more than the context of 8"));
-    let mut speaker = Scripted { acts: [full(), Act::Say(&["a"]), full()].into(), heard: Vec::new(), resets: 0 };
+    let mut speaker = Scripted::new([full(), Act::Say(&["a"]), full()]);
     let mut screen = Screen::of(Kept::default(), io::sink());
     let ctrl_c = CtrlC::new(Interrupt::default(), false);
     let mut conversation = Conversation::new(&mut speaker, &mut screen, &ctrl_c, None);
@@ -223,4 +253,51 @@ fn the_second_ctrl_c_in_a_row_at_an_empty_prompt_quits() {
     assert_eq!(left(vec![at(true), at(true), at(true)]), 1);
     assert_eq!(left(vec![at(true), said("hi"), at(true), at(true), at(true)]), 1, "a turn in between starts the count anew");
     assert_eq!(left(vec![at(false), at(false), at(false)]), 0, "in mid-line it only throws the line away");
+}
+
+#[test]
+fn dropped_messages_are_gone_and_told_of() {
+    for system in [None, Some("s")] {
+        let acts = [Act::Say(&["a"]), Act::Say(&["b"]), Act::Drop(2, "c"), Act::Say(&["d"])];
+        let done = talk(system, acts, ["one", "two", "three", "four"].map(said));
+        assert!(done.speaker.heard[3].ends_with("user: two\nassistant: b\nuser: three\nassistant: c\nuser: four\n"));
+        assert!(!done.speaker.heard[3].contains("one") && done.speaker.heard[3].starts_with("system: s\n") == system.is_some());
+        assert!(done.noted.contains("the oldest 2 messages were dropped"), "{}", done.noted);
+    }
+}
+
+#[test]
+fn every_turn_is_kept_and_reset_throws_it_away() {
+    let kept = |done: &Outcomes| done.speaker.kept.as_ref().map(|t| t.iter().map(|m| m.content.clone()).collect::<Vec<_>>().join(" "));
+    let acts = || [Act::Say(&["a"]), Act::Fail(Error::Template("no".into())), Act::Say(&["b"])];
+    let done = talk(Some("s"), acts(), ["one", "two", "three"].map(said));
+    assert_eq!(kept(&done).as_deref(), Some("s one a three b"));
+    let done = talk(Some("s"), acts(), ["one", "two", "three", "/forget"].map(said));
+    assert_eq!(kept(&done).as_deref(), Some("s three b"));
+    let done = talk(Some("s"), acts(), ["one", "/reset"].map(said));
+    assert_eq!((kept(&done), done.speaker.discards), (None, 1));
+}
+
+#[test]
+fn a_kept_conversation_is_gone_on_with_and_has_its_own_system_message() {
+    let kept = || vec![Message::new(SYSTEM, "be kind"), Message::new("user", "one"), Message::new("assistant", "a")];
+    let ctrl_c = CtrlC::new(Interrupt::default(), false);
+    let resume = |system: Option<&str>| {
+        let mut speaker = Scripted::new([Act::Say(&["b"]), Act::Say(&["c"])]);
+        speaker.kept = Some(kept());
+        let mut screen = Screen::of(Kept::default(), io::sink());
+        let mut conversation = Conversation::new(&mut speaker, &mut screen, &ctrl_c, system.map(str::to_owned));
+        let turns = conversation.resume()?;
+        conversation.turn("two")?;
+        conversation.command("/reset")?;
+        conversation.turn("three")?;
+        Ok((turns, speaker.heard))
+    };
+    for system in [None, Some("be kind")] {
+        let (turns, heard) = resume(system).unwrap();
+        assert_eq!((turns, heard[0].as_str()), (1, "system: be kind\nuser: one\nassistant: a\nuser: two\n"));
+        assert_eq!(heard[1], "system: be kind\nuser: three\n");
+    }
+    let other: Result<_, Halt> = resume(Some("be terse"));
+    assert!(matches!(other, Err(Halt::Usage(reason)) if reason.contains("--system")));
 }

@@ -12,6 +12,11 @@ impl SplitMix64 {
         SplitMix64(seed)
     }
 
+    /// Where it stands: a generator that starts at this seed goes on as this one would.
+    pub fn state(&self) -> u64 {
+        self.0
+    }
+
     /// The next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

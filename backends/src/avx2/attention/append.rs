@@ -3,10 +3,12 @@
 use std::arch::x86_64::*;
 
 use half::f16;
+use rml_kernels_ref::append::{group_scale, quantize_group};
 use rml_kernels_ref::attention;
-use rml_kernels_ref::kv::{KEY_PANEL, KvHeadMut};
+use rml_kernels_ref::kv::{KEY_PANEL, KV_GROUP, KvHeadMut, kv_groups};
 
 use crate::avx2::lanes::{WIDTH, load};
+use crate::avx2::quantize::{largest_magnitude, narrow};
 
 pub(crate) fn append(kv: &mut KvHeadMut<'_>, position: usize, key: &[f32], value: &[f32]) {
     let d = key.len();
@@ -19,7 +21,54 @@ pub(crate) fn append(kv: &mut KvHeadMut<'_>, position: usize, key: &[f32], value
             unsafe { append_f16(keys, position % KEY_PANEL, &mut v[position * d..][..d], key, value) }
         }
         KvHeadMut::F32 { .. } => attention::append(kv, position, key, value),
+        KvHeadMut::I8 { k, v, k_scale, v_scale } => {
+            let panel = position / KEY_PANEL * KEY_PANEL;
+            let (keys, _) = k[panel * d..][..KEY_PANEL * d].as_chunks_mut::<KEY_PANEL>();
+            let (first, n) = (panel * kv_groups(d), KEY_PANEL * kv_groups(d));
+            let (k_scales, _) = k_scale[first..][..n].as_chunks_mut::<KEY_PANEL>();
+            let (v_scales, _) = v_scale[first..][..n].as_chunks_mut::<KEY_PANEL>();
+            // SAFETY: installed.
+            unsafe {
+                append_i8(keys, k_scales, position % KEY_PANEL, key);
+                append_row_i8(&mut v[position * d..][..d], v_scales, position % KEY_PANEL, value);
+            }
+        }
     }
+}
+
+/// Key `t` of a panel, and its scales.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn append_i8(keys: &mut [[i8; KEY_PANEL]], scales: &mut [[f16; KEY_PANEL]], t: usize, key: &[f32]) {
+    for ((x, keys), scale) in key.chunks(KV_GROUP).zip(keys.chunks_mut(KV_GROUP)).zip(scales) {
+        let mut q = [0; KV_GROUP];
+        scale[t] = quantize(x, &mut q);
+        for (q, key) in q.into_iter().zip(keys) {
+            key[t] = q;
+        }
+    }
+}
+
+/// A row of values, and its scales at `t` of their panel.
+#[target_feature(enable = "avx2,fma,f16c")]
+fn append_row_i8(values: &mut [i8], scales: &mut [[f16; KEY_PANEL]], t: usize, value: &[f32]) {
+    for ((x, values), scale) in value.chunks(KV_GROUP).zip(values.chunks_mut(KV_GROUP)).zip(scales) {
+        let mut q = [0; KV_GROUP];
+        scale[t] = quantize(x, &mut q);
+        values.copy_from_slice(&q[..x.len()]);
+    }
+}
+
+/// Quantizes a group, as `rml_kernels_ref::append::quantize_group` does.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn quantize(x: &[f32], q: &mut [i8; KV_GROUP]) -> f16 {
+    let Ok(x) = <&[f32; KV_GROUP]>::try_from(x) else { return quantize_group(x, q) };
+    let x = [load(x), load(&x[8..]), load(&x[16..]), load(&x[24..])];
+    let (scale, inverse) = group_scale(largest_magnitude(&x));
+    let bytes = _mm256_max_epi8(narrow(&x, inverse), _mm256_set1_epi8(-127));
+    // SAFETY: a group is 32 bytes.
+    unsafe { _mm256_storeu_si256(q.as_mut_ptr().cast(), bytes) };
+    scale
 }
 
 /// Key `t` of a panel, and a row of values.

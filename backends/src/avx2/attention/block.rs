@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 
+use half::f16;
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, SpanState};
 
 use super::Seen;
@@ -36,6 +37,8 @@ pub(super) struct Block<'a, T> {
     pub(super) k: &'a [T],
     /// Values of the head, in rows.
     pub(super) v: &'a [T],
+    /// Scales of keys and of values, in panels, where numbers have them.
+    pub(super) scales: [&'a [f16]; 2],
     /// Head size.
     pub(super) d: usize,
     /// First position.

@@ -3,9 +3,18 @@
 use std::arch::x86_64::*;
 
 use half::f16;
+use rml_kernels_ref::kv::KvHead;
 
 /// A number of the cache, widened to f32 as it is loaded.
 pub(super) trait Element: Copy {
+    /// Whether what is loaded has yet to be multiplied with the scale of its group.
+    const SCALED: bool = false;
+
+    /// Scales of keys and of values, if there are any.
+    fn scales<'a>(_: &KvHead<'a>) -> [&'a [f16]; 2] {
+        [&[], &[]]
+    }
+
     /// 8 numbers.
     ///
     /// # Safety
@@ -39,5 +48,27 @@ impl Element for f16 {
 
     fn widen(self) -> f32 {
         self.to_f32()
+    }
+}
+
+impl Element for i8 {
+    const SCALED: bool = true;
+
+    fn scales<'a>(kv: &KvHead<'a>) -> [&'a [f16]; 2] {
+        match kv {
+            KvHead::I8 { k_scale, v_scale, .. } => [k_scale, v_scale],
+            _ => [&[], &[]],
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn load(at: *const i8) -> __m256 {
+        // SAFETY: the caller's, 8 bytes; no alignment is needed.
+        _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(unsafe { _mm_loadl_epi64(at.cast()) }))
+    }
+
+    fn widen(self) -> f32 {
+        self.into()
     }
 }

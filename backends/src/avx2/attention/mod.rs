@@ -13,7 +13,7 @@ mod values;
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState, kv_groups};
 
 pub(super) use append::append;
 use element::Element;
@@ -37,15 +37,21 @@ pub(crate) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
     let n_keys = (span.first + span.m).min((span.span + 1) * KEY_SPAN);
     assert!(span.q.len() >= (span.m - 1) * span.q_stride + span.g * span.d, "attend: queries of {} tokens", span.m);
     assert!(state.out.len() >= rows * span.d && state.max.len() >= rows && state.sum.len() >= rows, "attend: a state of {rows} rows");
+    let fits = |k: usize, v: usize| k >= n_keys.next_multiple_of(KEY_PANEL) * span.d && v >= n_keys * span.d;
     // SAFETY: installed; the cache holds whole panels of every key up to the last.
     unsafe {
         match span.kv {
             KvHead::F16 { k, v } => {
-                assert!(k.len() >= n_keys.next_multiple_of(KEY_PANEL) * span.d && v.len() >= n_keys * span.d, "attend: {n_keys} keys");
+                assert!(fits(k.len(), v.len()), "attend: {n_keys} keys");
                 attend_avx2(span, k, v, state);
             }
             KvHead::F32 { k, v } => {
-                assert!(k.len() >= n_keys.next_multiple_of(KEY_PANEL) * span.d && v.len() >= n_keys * span.d, "attend: {n_keys} keys");
+                assert!(fits(k.len(), v.len()), "attend: {n_keys} keys");
+                attend_avx2(span, k, v, state);
+            }
+            KvHead::I8 { k, v, k_scale, v_scale } => {
+                let n_scales = n_keys.next_multiple_of(KEY_PANEL) * kv_groups(span.d);
+                assert!(fits(k.len(), v.len()) && k_scale.len().min(v_scale.len()) >= n_scales, "attend: {n_keys} keys");
                 attend_avx2(span, k, v, state);
             }
         }
@@ -72,7 +78,8 @@ unsafe fn attend_avx2<T: Element>(span: &AttendSpan<'_>, k: &[T], v: &[T], state
         let mut block = block::start_of(from);
         while block < to {
             for first in (0..n).step_by(block::MAX_ROWS) {
-                let (tile, row) = (block::Block { k, v, d: span.d, start: block, scale: span.scale }, gang + first);
+                let (scales, row) = (T::scales(&span.kv), gang + first);
+                let tile = block::Block { k, v, scales, d: span.d, start: block, scale: span.scale };
                 // SAFETY: the caller's shapes; these rows are among them, and so are the keys they see.
                 unsafe {
                     match n - first {

@@ -3,14 +3,16 @@
 #![allow(clippy::needless_range_loop, reason = "rows, panels and columns index several arrays at once")]
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rml_kernels_ref::kv::KEY_BLOCK;
+use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, KV_GROUP};
 
 use super::Seen;
 use super::block::{Block, Fold, Scores};
 use super::crowded;
 use super::element::Element;
+use super::scores::scaled;
 use crate::avx2::lanes::{self, WIDTH};
 
 impl<T: Element> Block<'_, T> {
@@ -52,7 +54,11 @@ impl<T: Element> Block<'_, T> {
         out: &mut [f32],
     ) -> usize {
         let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
-        let columns = Columns { v, d: self.d };
+        let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }; C];
+        if T::SCALED {
+            self.widen_scales(seen, j, &mut scales);
+        }
+        let columns = Columns { v, d: self.d, j, scales: scales.as_ptr() };
         let mut acc = [[_mm256_setzero_ps(); C]; N];
         // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
         let from = seen.iter().fold(0, |from, s| from.max(s.from));
@@ -77,7 +83,7 @@ impl<T: Element> Block<'_, T> {
                         weights[r] = _mm256_broadcast_ss(p[r].get_unchecked(t));
                     }
                     for c in 0..C {
-                        let [v] = columns.from(c).load::<1>(t);
+                        let v = columns.register(t, c);
                         for r in 0..N {
                             acc[r][c] = crowded::<N>(_mm256_fmadd_ps(weights[r], v, acc[r][c]));
                         }
@@ -103,6 +109,25 @@ impl<T: Element> Block<'_, T> {
         C * WIDTH
     }
 
+    /// Widens the scales of the groups that columns `j .. j + 8 C` are in, for the panels whose keys are seen.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    fn widen_scales<const N: usize, const C: usize>(&self, seen: &[Seen; N], j: usize, scales: &mut [Scales; C]) {
+        let (from, to) = super::hull(seen);
+        let first = j / KV_GROUP;
+        for group in first..=(j + C * WIDTH - 1) / KV_GROUP {
+            for panel in from / KEY_PANEL..to.div_ceil(KEY_PANEL) {
+                let widened = self.panel_scales(1, panel, group);
+                let at = scales[group - first].of.as_chunks_mut::<KEY_PANEL>().0[panel].as_mut_ptr().cast::<f32>();
+                // SAFETY: 16 writable numbers; the stores need no alignment.
+                unsafe {
+                    _mm256_storeu_ps(at, widened[0]);
+                    _mm256_storeu_ps(at.add(WIDTH), widened[1]);
+                }
+            }
+        }
+    }
+
     /// [`Block::add_values`] for the columns from `j` on that do not fill a register; returns how many these are.
     #[target_feature(enable = "avx2,fma,f16c")]
     fn add_last_columns<const N: usize>(
@@ -113,10 +138,21 @@ impl<T: Element> Block<'_, T> {
         first: usize,
         out: &mut [f32],
     ) -> usize {
+        let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }];
+        if T::SCALED {
+            self.widen_scales(seen, first, &mut scales);
+        }
         for r in 0..N {
             for j in first..self.d {
-                let values = (seen[r].from..seen[r].to).map(|t| (p[r][t], self.v[(self.start + t) * self.d + j].widen()));
-                let sum = values.fold(0.0_f32, |sum, (p, v)| p.mul_add(v, sum));
+                let mut sum = 0.0_f32;
+                for t in seen[r].from..seen[r].to {
+                    let mut v = self.v[(self.start + t) * self.d + j].widen();
+                    if T::SCALED {
+                        // SAFETY: the panels whose keys are seen are written, and these columns are in one group.
+                        v *= unsafe { scales[0].of[t].assume_init() };
+                    }
+                    sum = p[r][t].mul_add(v, sum);
+                }
                 let out = &mut out[r * self.d + j];
                 match fold[r] {
                     Fold::Keep => {}
@@ -133,25 +169,46 @@ impl<T: Element> Block<'_, T> {
 struct Columns<T> {
     v: *const T, // the first column of the block's first key
     d: usize,
+    j: usize,              // the first column
+    scales: *const Scales, // of the groups from that column's on, where values are scaled
+}
+
+/// Scales of one group, a key of the block each; written for the panels whose keys are seen.
+#[derive(Clone, Copy)]
+struct Scales {
+    of: [MaybeUninit<f32>; KEY_BLOCK],
 }
 
 impl<T: Element> Columns<T> {
-    /// From `c` registers further on.
-    fn from(&self, c: usize) -> Self {
-        Columns { v: self.v.wrapping_add(c * WIDTH), d: self.d }
+    /// Register `c` of the columns of key `t`.
+    ///
+    /// # Safety
+    /// The key is there and seen, and so are the columns and, if there are to be any, its scales; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn register(&self, t: usize, c: usize) -> __m256 {
+        // SAFETY: the caller's.
+        unsafe {
+            let v = T::load(self.v.add(t * self.d + c * WIDTH));
+            if !T::SCALED {
+                return v;
+            }
+            let group = &*self.scales.add((self.j + c * WIDTH) / KV_GROUP - self.j / KV_GROUP);
+            scaled::<T>(v, _mm256_broadcast_ss(group.of.get_unchecked(t).assume_init_ref()))
+        }
     }
 
     /// Columns of key `t`.
     ///
     /// # Safety
-    /// The key is there, and so are the columns; the CPU has the features.
+    /// As for [`register`](Self::register).
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn load<const C: usize>(&self, t: usize) -> [__m256; C] {
         let mut v = [_mm256_setzero_ps(); C];
         for c in 0..C {
             // SAFETY: the caller's.
-            v[c] = unsafe { T::load(self.v.add(t * self.d + c * WIDTH)) };
+            v[c] = unsafe { self.register(t, c) };
         }
         v
     }

@@ -5,6 +5,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
+use half::f16;
 use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, SpanState};
 
 use super::element::Element;
@@ -34,6 +35,8 @@ pub(super) struct Block<'a, T> {
     pub(super) k: &'a [T],
     /// Values of the head, in rows.
     pub(super) v: &'a [T],
+    /// Scales of keys and of values, in panels, where numbers have them.
+    pub(super) scales: [&'a [f16]; 2],
     /// Head size.
     pub(super) d: usize,
     /// First position.

@@ -3,9 +3,18 @@
 use std::arch::x86_64::*;
 
 use half::f16;
+use rml_kernels_ref::kv::KvHead;
 
 /// A number of the cache, widened to f32 as it is loaded.
 pub(super) trait Element: Copy {
+    /// Whether what is loaded has yet to be multiplied with the scale of its group.
+    const SCALED: bool = false;
+
+    /// Scales of keys and of values, if there are any.
+    fn scales<'a>(_: &KvHead<'a>) -> [&'a [f16]; 2] {
+        [&[], &[]]
+    }
+
     /// 16 numbers.
     ///
     /// # Safety
@@ -48,5 +57,30 @@ impl Element for f16 {
     unsafe fn load_some(there: u16, at: *const f16) -> __m512 {
         // SAFETY: the caller's; the others are not read.
         _mm512_cvtph_ps(unsafe { _mm256_maskz_loadu_epi16(there, at.cast()) })
+    }
+}
+
+impl Element for i8 {
+    const SCALED: bool = true;
+
+    fn scales<'a>(kv: &KvHead<'a>) -> [&'a [f16]; 2] {
+        match kv {
+            KvHead::I8 { k_scale, v_scale, .. } => [k_scale, v_scale],
+            _ => [&[], &[]],
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn load(at: *const i8) -> __m512 {
+        // SAFETY: the caller's, 16 bytes; no alignment is needed.
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(unsafe { _mm_loadu_si128(at.cast()) }))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn load_some(there: u16, at: *const i8) -> __m512 {
+        // SAFETY: the caller's; the others are not read.
+        _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(unsafe { _mm_maskz_loadu_epi8(there, at) }))
     }
 }

@@ -12,7 +12,7 @@ mod values;
 
 use std::mem::MaybeUninit;
 
-use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState};
+use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState, kv_groups};
 
 use block::{Block, Queries};
 use element::Element;
@@ -48,6 +48,11 @@ pub(super) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
             }
             KvHead::F32 { k, v } => {
                 assert!(fits(k.len(), v.len()), "attend: {n_keys} keys");
+                attend_rows(span, k, v, state);
+            }
+            KvHead::I8 { k, v, k_scale, v_scale } => {
+                let n_scales = n_keys.next_multiple_of(KEY_PANEL) * kv_groups(span.d);
+                assert!(fits(k.len(), v.len()) && k_scale.len().min(v_scale.len()) >= n_scales, "attend: {n_keys} keys");
                 attend_rows(span, k, v, state);
             }
         }
@@ -104,7 +109,7 @@ unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[
     let mut start = from / KEY_BLOCK * KEY_BLOCK;
     while start < to {
         // SAFETY: the caller's: the cache holds the keys that are seen; `d` numbers of each query are written.
-        unsafe { Block { k, v, d, start, scale: span.scale }.attend(&queries, &seen, &mut state) };
+        unsafe { Block { k, v, scales: T::scales(&span.kv), d, start, scale: span.scale }.attend(&queries, &seen, &mut state) };
         start += KEY_BLOCK;
     }
     N

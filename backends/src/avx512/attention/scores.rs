@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use rml_kernels_ref::kv::KEY_PANEL;
+use rml_kernels_ref::kv::{KEY_PANEL, KV_GROUP, kv_groups};
 
 use super::block::{Block, Queries, Scores, WIDTH, store};
 use super::element::Element;
@@ -43,19 +43,34 @@ impl<T: Element> Block<'_, T> {
         let panel_len = self.d * KEY_PANEL;
         let k = self.k[(self.start / KEY_PANEL + panel) * panel_len..][..P * panel_len].as_ptr();
         let mut acc = [[_mm512_setzero_ps(); P]; N];
-        for j in 0..self.d {
-            let mut key = [_mm512_setzero_ps(); P];
-            for i in 0..P {
-                // SAFETY: component `j` of 16 keys of a panel.
-                key[i] = unsafe { T::load(k.add(i * panel_len + j * KEY_PANEL)) };
-            }
-            for r in 0..N {
-                // SAFETY: `j` is below `d`, and `d` numbers are written.
-                let q = _mm512_set1_ps(unsafe { queries[r].get_unchecked(j).assume_init() });
+        let group_len = if T::SCALED { KV_GROUP } else { self.d };
+        let mut from = 0;
+        while from < self.d {
+            let group = from..self.d.min(from + group_len);
+            let mut scale = [_mm512_setzero_ps(); P];
+            if T::SCALED {
                 for i in 0..P {
-                    acc[r][i] = _mm512_fmadd_ps(q, key[i], acc[r][i]);
+                    scale[i] = self.panel_scales(0, panel + i, from / KV_GROUP);
                 }
             }
+            for j in group {
+                let mut key = [_mm512_setzero_ps(); P];
+                for i in 0..P {
+                    // SAFETY: component `j` of 16 keys of a panel.
+                    key[i] = unsafe { T::load(k.add(i * panel_len + j * KEY_PANEL)) };
+                    if T::SCALED {
+                        key[i] = _mm512_mul_ps(scale[i], key[i]);
+                    }
+                }
+                for r in 0..N {
+                    // SAFETY: `j` is below `d`, and `d` numbers are written.
+                    let q = _mm512_set1_ps(unsafe { queries[r].get_unchecked(j).assume_init() });
+                    for i in 0..P {
+                        acc[r][i] = _mm512_fmadd_ps(q, key[i], acc[r][i]);
+                    }
+                }
+            }
+            from += group_len;
         }
         let scale = _mm512_set1_ps(self.scale);
         for r in 0..N {
@@ -65,5 +80,15 @@ impl<T: Element> Block<'_, T> {
             }
         }
         P
+    }
+
+    /// The scales that a group of components has in a panel of the block: of keys if `which` is 0, of values if it is 1.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn panel_scales(&self, which: usize, panel: usize, group: usize) -> __m512 {
+        let at = ((self.start / KEY_PANEL + panel) * kv_groups(self.d) + group) * KEY_PANEL;
+        let scales: &[_; KEY_PANEL] = self.scales[which][at..].first_chunk().expect("scales of a whole panel");
+        // SAFETY: 32 readable bytes; the load needs no alignment.
+        _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) })
     }
 }

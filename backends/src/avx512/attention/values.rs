@@ -3,8 +3,9 @@
 #![allow(clippy::needless_range_loop, reason = "rows and columns index several arrays at once")]
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
-use rml_kernels_ref::kv::KEY_BLOCK;
+use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, KV_GROUP};
 
 use super::Seen;
 use super::block::{Block, Fold, Scores, WIDTH};
@@ -54,7 +55,11 @@ impl<T: Element> Block<'_, T> {
     ) -> usize {
         let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
         let there = if WHOLE { u16::MAX } else { u16::MAX >> (WIDTH - (self.d - j)) };
-        let columns = Columns { v, d: self.d, there };
+        let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }; C];
+        if T::SCALED {
+            self.widen_scales(seen, j, &mut scales);
+        }
+        let columns = Columns { v, d: self.d, there, j, scales: scales.as_ptr() };
         let mut acc = [[_mm512_setzero_ps(); C]; N];
         // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
         let from = seen.iter().fold(0, |from, s| from.max(s.from));
@@ -79,6 +84,22 @@ impl<T: Element> Block<'_, T> {
         }
         self.fold::<N, C>(&acc, fold, there, j, out);
         C * WIDTH
+    }
+
+    /// Widens the scales of the groups that columns `j .. j + 16 C` are in, for the panels whose keys are seen.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn widen_scales<const N: usize, const C: usize>(&self, seen: &[Seen; N], j: usize, scales: &mut [Scales; C]) {
+        let (from, to) = super::hull(seen);
+        let first = j / KV_GROUP;
+        for group in first..=(j + C * WIDTH - 1) / KV_GROUP {
+            for panel in from / KEY_PANEL..to.div_ceil(KEY_PANEL) {
+                let widened = self.panel_scales(1, panel, group);
+                let panel = &mut scales[group - first].of.as_chunks_mut::<WIDTH>().0[panel];
+                // SAFETY: 16 writable numbers; the store needs no alignment.
+                unsafe { _mm512_storeu_ps(panel.as_mut_ptr().cast(), widened) };
+            }
+        }
     }
 
     /// Folds the sums of columns `j ..` into `out`.
@@ -110,14 +131,22 @@ impl<T: Element> Block<'_, T> {
 struct Columns<T> {
     v: *const T, // the first column of the block's first key
     d: usize,
-    there: u16, // of the only register, where a row ends in it
+    there: u16,            // of the only register, where a row ends in it
+    j: usize,              // the first column
+    scales: *const Scales, // of the groups from that column's on, where values are scaled
+}
+
+/// Scales of one group, a key of the block each; written for the panels whose keys are seen.
+#[derive(Clone, Copy)]
+struct Scales {
+    of: [MaybeUninit<f32>; KEY_BLOCK],
 }
 
 impl<T: Element> Columns<T> {
     /// Columns of key `t`.
     ///
     /// # Safety
-    /// The key is there, and so are the columns; the CPU has the features.
+    /// The key is there and seen, and so are the columns and, if there are to be any, its scales; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn load<const C: usize, const WHOLE: bool>(&self, t: usize) -> [__m512; C] {
@@ -127,6 +156,10 @@ impl<T: Element> Columns<T> {
             unsafe {
                 let at = self.v.add(t * self.d + c * WIDTH);
                 v[c] = if WHOLE { T::load(at) } else { T::load_some(self.there, at) };
+                if T::SCALED {
+                    let group = &*self.scales.add((self.j + c * WIDTH) / KV_GROUP - self.j / KV_GROUP);
+                    v[c] = _mm512_mul_ps(_mm512_set1_ps(group.of.get_unchecked(t).assume_init()), v[c]);
+                }
             }
         }
         v

@@ -1,0 +1,120 @@
+//! No step of decode, no token drawn and no chunk of prefill after the first allocates, on any thread.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use rml::decode::{KvType, Rows, State};
+use rml::generate::sampler::SamplerConfig;
+use rml::model::registry;
+use rml::{LoadOptions, Model, Session, SessionOptions};
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(p, layout) }
+    }
+
+    unsafe fn realloc(&self, p: *mut u8, layout: Layout, n: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(p, layout, n) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Positions: more than one span of keys, so that both ways of sharing out a token's attention are taken.
+const CAPACITY: usize = 600;
+/// Where decode starts: the last steps are beyond the first span.
+const DEPTH: usize = 500;
+const CHUNK: usize = 100;
+
+/// Ids that mean nothing.
+fn tokens(n: usize) -> Vec<u32> {
+    (0..n as u32).map(|i| i * 37 % 250 + 3).collect()
+}
+
+/// Allocations of every chunk of a prompt, then of every step behind it.
+fn of_passes(model: &Model, kv: KvType) -> (Vec<usize>, Vec<usize>) {
+    let mut state = State::with_chunk(model, kv, CAPACITY, CHUNK).expect("a state");
+    let prompt = tokens(DEPTH);
+    let mut counts = (Vec::with_capacity(CAPACITY), Vec::with_capacity(CAPACITY));
+    for (i, chunk) in prompt.chunks(CHUNK).chain(tokens(60).chunks(1)).enumerate() {
+        let before = ALLOCATIONS.load(SeqCst);
+        state.forward(model, chunk, Rows::Last).expect("a pass");
+        let n = ALLOCATIONS.load(SeqCst) - before;
+        if i < DEPTH / CHUNK { &mut counts.0 } else { &mut counts.1 }.push(n);
+    }
+    counts
+}
+
+/// The allocator's count at every token of a reply.
+fn at_tokens(model: &Arc<Model>, kv: KvType, temperature: f32) -> Vec<usize> {
+    let sampler = SamplerConfig { temperature, repetition_penalty: 1.1, top_k: 40, min_p: 0.05, ..SamplerConfig::default() };
+    let options = SessionOptions { sampler, context_size: CAPACITY, kv, chunk: CHUNK, ..SessionOptions::default() };
+    let mut session = Session::new(model, options).expect("a session");
+    let mut counts = Vec::with_capacity(CAPACITY);
+    session
+        .generate(&tokens(DEPTH), 40, |_| {
+            counts.push(ALLOCATIONS.load(SeqCst));
+            ControlFlow::Continue(())
+        })
+        .expect("a reply");
+    counts
+}
+
+// One test, as the counter is everyone's.
+#[test]
+fn steps_tokens_and_chunks_allocate_nothing() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/models");
+    let registry = registry().expect("a registry");
+    let runnable = registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name());
+    let settings = runnable.flat_map(|backend| ["q4_1.gguf", "f32.gguf"].map(|file| [(backend, file, 1), (backend, file, 2)]));
+    let mut wrong = Vec::new();
+    for (backend, file, threads) in settings.flatten() {
+        let options = LoadOptions { backend: Some(backend.to_owned()), threads, ..LoadOptions::default() };
+        let model = Arc::new(Model::load(&folder.join(file), &options).expect("a model"));
+        // Threads make what they keep for themselves at their start: both have been here when each waited for the other.
+        let all = std::sync::Barrier::new(threads);
+        model.team().pass().run(threads, &|_, _| _ = all.wait());
+        for kv in KvType::ALL {
+            let what = format!("{file} on {backend}, {threads} threads, kv {}", kv.name());
+            let (chunks, steps) = of_passes(&model, kv);
+            assert!(chunks.len() == DEPTH / CHUNK && steps.len() == 60);
+            if chunks[1..].iter().any(|&n| n > 0) {
+                wrong.push(format!("{what}: chunks allocate {chunks:?} times"));
+            }
+            if steps.iter().any(|&n| n > 0) {
+                wrong.push(format!("{what}: steps allocate {steps:?} times"));
+            }
+            for temperature in [0.0, 0.8] {
+                let counts = at_tokens(&model, kv, temperature);
+                let n_tokens = counts.len();
+                assert_eq!(n_tokens, 40, "{what}: there is no stop id");
+                if counts[0] != counts[n_tokens - 1] {
+                    wrong.push(format!(
+                        "{what}: {n_tokens} tokens at temperature {temperature} allocate {} times",
+                        counts[n_tokens - 1] - counts[0]
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
