@@ -8,7 +8,7 @@ mod filled;
 use bytemuck::{cast_slice, cast_slice_mut};
 use rml_kernels_ref::kv::{KEY_PANEL, KvHead, KvHeadMut, KvType};
 
-use crate::exec::{Block, Chunks, free_memory, zeroed};
+use crate::exec::{Block, Chunks, HUGE_PAGE, Pages, free_memory, zeroed};
 use crate::model::Config;
 use crate::{Error, Result};
 
@@ -61,10 +61,13 @@ impl KvCache {
         let position =
             [config.n_layers, config.n_kv_heads, kind.row_bytes(config.d_head), 2].iter().fold(1_usize, |n, &x| n.saturating_mul(x));
         let half = check_room(kind, capacity, position, free_memory())? / 2;
+        // Heads fill from their starts: if each lay in a huge page of its own, the first token would take all of the cache.
+        let head_bytes = half / (config.n_layers * config.n_kv_heads).max(1);
+        let pages = if head_bytes >= HUGE_PAGE { Pages::Huge } else { Pages::Small };
         Ok(KvCache {
             kind,
-            keys: zeroed(half, "context size")?,
-            values: zeroed(half, "context size")?,
+            keys: zeroed(half, "context size", pages)?,
+            values: zeroed(half, "context size", pages)?,
             n_kv_heads: config.n_kv_heads,
             d: config.d_head,
             capacity,

@@ -11,7 +11,7 @@ use rml_backends::{KernelTable, Refusal, Registry, TileMut};
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8_BLOCK, Q8RowMut};
 use rml_kernels_ref::format::Format;
 
-use super::{Block, Chunks, Pass, Team, Tiles, zeroed};
+use super::{Block, Chunks, Pages, Pass, Team, Tiles, zeroed};
 use crate::{Error, Result};
 
 /// Tokens of the second measurement.
@@ -371,7 +371,7 @@ fn pack(
         return Ok(None);
     }
     let row_bytes = rows.len() / n;
-    let mut block = zeroed(n.div_ceil(layout.panel_rows) * layout.panel_bytes, "weights")?;
+    let mut block = zeroed(n.div_ceil(layout.panel_rows) * layout.panel_bytes, "weights", Pages::Huge)?;
     let pack_panel = |panel: usize, dst: &mut [u8]| {
         let first = panel * layout.panel_rows;
         let n_rows = layout.panel_rows.min(n - first);

@@ -1,4 +1,4 @@
-//! Large blocks of memory, in huge pages where the system has them.
+//! Large blocks of memory, in huge pages where the system has them and they pay.
 
 use memmap2::MmapMut;
 
@@ -7,16 +7,32 @@ use crate::{Error, Result};
 /// A block of zeroed bytes, aligned to a page. Pages that are never written take no memory.
 pub type Block = MmapMut;
 
+/// Size of a huge page: with smaller ones, every 4 KiB of a stream start anew for the CPU's prefetching.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// Which pages a block is made of, where the system leaves the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// For what is filled soon, and streamed.
+    Huge,
+    /// For what is filled here and there: only what is touched takes memory.
+    Small,
+}
+
 /// A block of `bytes` bytes for `what`.
 ///
 /// # Errors
 /// If the system has no room for it.
-pub fn zeroed(bytes: usize, what: &'static str) -> Result<Block> {
+pub fn zeroed(bytes: usize, what: &'static str, pages: Pages) -> Result<Block> {
     let no_room = |e: std::io::Error| Error::out_of_range(what, format!("{} MiB of memory cannot be had: {e}", bytes.div_ceil(1 << 20)));
     let block = MmapMut::map_anon(bytes.max(1)).map_err(no_room)?;
     // Advice that is not taken changes nothing but speed.
     #[cfg(target_os = "linux")]
-    let _ = block.advise(memmap2::Advice::HugePage);
+    if pages == Pages::Huge {
+        let _ = block.advise(memmap2::Advice::HugePage);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = pages;
     Ok(block)
 }
 

@@ -9,7 +9,7 @@ mod team;
 mod trace;
 
 pub use arena::{Arena, Plain};
-pub use memory::{Block, free_memory, zeroed};
+pub use memory::{Block, HUGE_PAGE, Pages, free_memory, zeroed};
 pub use split::{Chain, Chunks, Nothing, Split, Tiles};
 pub use team::{Pass, Team, usable_threads};
 pub use trace::Trace;

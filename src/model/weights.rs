@@ -7,7 +7,7 @@ use rml_kernels_ref::format::Format;
 
 use super::gguf::{Gguf, TensorInfo};
 use crate::exec::choice::Choice;
-use crate::exec::{Block, Chunks, Pass, zeroed};
+use crate::exec::{Block, Chunks, Pages, Pass, zeroed};
 use crate::{Error, Result};
 
 /// A matrix of `n` outputs and `k` inputs, with the kernel that packed it.
@@ -72,7 +72,7 @@ impl<'a, 'p> Packer<'a, 'p> {
         for tensor in tensors {
             bytes = bytes.next_multiple_of(ALIGNMENT) + packed_bytes(tensor, kernel_for(file, tensor, choice)?.1);
         }
-        Ok(Packer { file, choice, pass, block: zeroed(bytes, "weights")?, used: 0 })
+        Ok(Packer { file, choice, pass, block: zeroed(bytes, "weights", Pages::Huge)?, used: 0 })
     }
 
     /// Packs a tensor of shape (k, n) on the team's threads, and gives the file's pages back behind it.
