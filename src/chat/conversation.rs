@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::input::{Line, Lines};
 use super::interrupt::CtrlC;
 use super::report;
-use crate::generate::{GenerationStats, StopReason};
+use crate::generate::{GenerationStats, SpeculativeStats, StopReason};
 use crate::program::{Halt, Screen};
 use crate::{Error, Result as Outcome};
 
@@ -42,6 +42,7 @@ pub(super) trait Speaker {
 pub(super) struct Reply {
     pub(super) text: String,
     pub(super) stats: GenerationStats,
+    pub(super) guessing: Option<SpeculativeStats>,
 }
 
 pub(super) const HELP: &str = "\
@@ -127,7 +128,7 @@ impl<'a> Conversation<'a> {
                 return Err(self.explained(error));
             }
         };
-        report::after_reply(self.screen, &reply.stats);
+        report::after_reply(self.screen, &reply.stats, reply.guessing.as_ref());
         if reply.text.is_empty() && reply.stats.stop == StopReason::Interrupted {
             self.transcript.pop();
         } else {

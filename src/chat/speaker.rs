@@ -4,18 +4,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::conversation::{Message, Reply, Speaker};
-use super::flags::{DEFAULT_CONTEXT, Flags};
+use super::flags::{DEFAULT_CONTEXT, Draft, Flags};
 use super::formats;
+use super::session::ChatSession;
 use crate::decode::KvType;
 use crate::generate::sampler::SamplerConfig;
-use crate::generate::{Interrupt, Session, SessionOptions};
+use crate::generate::{Interrupt, SessionOptions};
 use crate::program::note;
 use crate::text::{ChatTemplate, RenderOptions, StreamDecoder, encode_chat};
 use crate::{Error, Model, Result};
 
 pub(super) struct ModelSpeaker {
     model: Arc<Model>,
-    session: Session,
+    session: ChatSession,
+    guesses: String, // what is told of who guesses
     template: ChatTemplate,
     seed: u64,
     max_tokens: usize,
@@ -24,7 +26,14 @@ pub(super) struct ModelSpeaker {
 
 impl ModelSpeaker {
     /// `format` is a template that replaces the model's own.
-    pub(super) fn new(model: Model, sampler: SamplerConfig, kv: KvType, format: Option<String>, flags: &Flags) -> Result<Self> {
+    pub(super) fn new(
+        model: Model,
+        draft: Draft<Model>,
+        sampler: SamplerConfig,
+        kv: KvType,
+        format: Option<String>,
+        flags: &Flags,
+    ) -> Result<Self> {
         let model = Arc::new(model);
         for warning in model.tokenizer().warnings() {
             note(&format!("warning: {warning}"));
@@ -39,8 +48,13 @@ impl ModelSpeaker {
         }
         let stop_ids = model.tokenizer().end_ids().to_vec();
         let options = SessionOptions { sampler, seed: flags.seed, context_size, stop_ids, kv, ..SessionOptions::default() };
-        let session = Session::new(&model, options)?;
-        Ok(ModelSpeaker { model, session, template, seed: flags.seed, max_tokens: flags.max_tokens, kv })
+        let guesses = match &draft {
+            Draft::None => String::new(),
+            Draft::Lookup => format!("; draft lookup, up to {} tokens", flags.draft_tokens),
+            Draft::Model(draft) => format!("; draft {}, up to {} tokens", file_name(draft), flags.draft_tokens),
+        };
+        let session = ChatSession::new(&model, options, draft, flags.draft_tokens)?;
+        Ok(ModelSpeaker { model, session, guesses, template, seed: flags.seed, max_tokens: flags.max_tokens, kv })
     }
 
     pub(super) fn interrupt(&self) -> Interrupt {
@@ -49,19 +63,24 @@ impl ModelSpeaker {
 
     /// What answers, and what it runs on.
     pub(super) fn introduction(&self) -> String {
-        let path = self.model.file().path();
         let kernels: Vec<_> = self.model.choice().formats().iter().map(|f| f.kernel.id()).collect();
         format!(
-            "{}: {}, {} layers; kernels {}; {} threads; context {}, kv {}",
-            path.file_name().unwrap_or(path.as_os_str()).display(),
+            "{}: {}, {} layers; kernels {}; {} threads; context {}, kv {}{}",
+            file_name(&self.model),
             self.model.config().architecture,
             self.model.config().n_layers,
             kernels.join(" "),
             self.model.team().n_threads(),
             self.session.context_size(),
             self.kv.name(),
+            self.guesses,
         )
     }
+}
+
+fn file_name(model: &Model) -> impl std::fmt::Display {
+    let path = model.file().path();
+    path.file_name().unwrap_or(path.as_os_str()).display()
 }
 
 impl Speaker for ModelSpeaker {
@@ -79,7 +98,7 @@ impl Speaker for ModelSpeaker {
         let mut text = String::new();
         let mut characters = StreamDecoder::default();
         let mut bytes = Vec::new();
-        let stats = session.generate(&prompt, *max_tokens, |id| {
+        let (stats, guessing) = session.generate(&prompt, *max_tokens, |id| {
             bytes.clear();
             tokenizer.append_bytes(id, false, &mut bytes);
             let piece = characters.push(&bytes);
@@ -92,7 +111,7 @@ impl Speaker for ModelSpeaker {
             text += &rest;
             let _ = show(&rest);
         }
-        Ok(Reply { text, stats })
+        Ok(Reply { text, stats, guessing })
     }
 
     fn reset(&mut self) {

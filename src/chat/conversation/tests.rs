@@ -38,7 +38,7 @@ impl Speaker for Scripted {
             decode_seconds: 1.0,
             stop,
         };
-        Ok(Reply { text, stats })
+        Ok(Reply { text, stats, guessing: None })
     }
 
     fn reset(&mut self) {

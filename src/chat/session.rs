@@ -1,0 +1,64 @@
+//! The session of a conversation, with or without guesses.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::flags::Draft;
+use crate::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup};
+use crate::generate::{GenerationStats, Interrupt, Session, SessionOptions, SpeculativeSession, SpeculativeStats};
+use crate::{Model, Result};
+
+#[allow(clippy::large_enum_variant, reason = "a program has one")]
+pub(super) enum ChatSession {
+    Plain(Session),
+    Guessing(SpeculativeSession),
+}
+
+impl ChatSession {
+    /// A session that guesses as `draft` says, up to `most` tokens at a time.
+    pub(super) fn new(model: &Arc<Model>, options: SessionOptions, draft: Draft<Model>, most: usize) -> Result<Self> {
+        let drafter: Box<dyn Drafter> = match draft {
+            Draft::None => return Ok(ChatSession::Plain(Session::new(model, options)?)),
+            Draft::Lookup => Box::new(Lookup::new(options.context_size)?),
+            Draft::Model(draft) => Box::new(DraftModel::new(&Arc::new(draft), model, &options)?),
+        };
+        Ok(ChatSession::Guessing(SpeculativeSession::new(model, options, drafter, DraftLength::UpTo(most))?))
+    }
+
+    pub(super) fn interrupt(&self) -> Interrupt {
+        match self {
+            ChatSession::Plain(session) => session.interrupt(),
+            ChatSession::Guessing(session) => session.interrupt(),
+        }
+    }
+
+    pub(super) fn context_size(&self) -> usize {
+        match self {
+            ChatSession::Plain(session) => session.context_size(),
+            ChatSession::Guessing(session) => session.session().context_size(),
+        }
+    }
+
+    pub(super) fn reseed(&mut self, seed: u64) {
+        match self {
+            ChatSession::Plain(session) => session.reseed(seed),
+            ChatSession::Guessing(session) => session.reseed(seed),
+        }
+    }
+
+    /// The statistics of a reply, and those of guessing.
+    pub(super) fn generate(
+        &mut self,
+        prompt: &[u32],
+        limit: usize,
+        on_token: impl FnMut(u32) -> ControlFlow<()>,
+    ) -> Result<(GenerationStats, Option<SpeculativeStats>)> {
+        match self {
+            ChatSession::Plain(session) => Ok((session.generate(prompt, limit, on_token)?, None)),
+            ChatSession::Guessing(session) => {
+                let stats = session.generate(prompt, limit, on_token)?;
+                Ok((stats.generation, Some(stats)))
+            }
+        }
+    }
+}
