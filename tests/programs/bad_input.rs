@@ -109,9 +109,6 @@ fn values_out_of_range() {
 #[test]
 fn what_is_not_available_yet_says_so() {
     failure(&mut chat(&["--kv", "i8", "-p", "hi"]), 2, &["--kv i8", "not available yet", "f16"]);
-    for draft in ["lookup", "auto", "model.gguf"] {
-        failure(&mut chat(&["--draft", draft, "-p", "hi"]), 2, &["--draft", "not available yet"]);
-    }
 }
 
 #[test]

@@ -27,8 +27,10 @@ const SAVINGS: f64 = 4.0;
 const PLAIN_FIRST: u32 = 2;
 /// Rounds with guesses after which one goes without, to see what a pass over one token takes by now.
 const PLAIN_AGAIN: u32 = 64;
-/// Plain rounds after which guessing is tried again though it did not pay.
+/// Plain rounds after which guessing is tried again though it did not pay, if what may be lost allows for it.
 const TRY_AGAIN: u32 = 32;
+/// A token that is taken in with many others, relative to a guess.
+const AT_ONCE: f64 = 0.25;
 
 /// What a round was.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +103,7 @@ impl Pace {
         for n in 1..=most.min(self.passes.longest_to_try() - 1) {
             all_kept *= chance;
             tokens += all_kept;
-            let seconds = self.seconds(n, outlook.behind);
+            let seconds = self.seconds(n, self.late(outlook));
             // A round gives one token at the least.
             if seconds - plain > to_lose {
                 break;
@@ -111,9 +113,7 @@ impl Pace {
             }
         }
         let pays = best_rate * plain > MARGIN;
-        // Where the first guess is free, it is known whether it would pay.
-        let curious = outlook.free.is_none() && self.since_guesses >= TRY_AGAIN;
-        if pays || curious { best } else { 0 }
+        if pays || self.is_curious(outlook) { best } else { 0 }
     }
 
     /// Learns from a round: how many of its guesses were judged, and how many of those kept.
@@ -123,8 +123,10 @@ impl Pace {
         if judged > 0 {
             share.record(judged, kept);
         }
+        let (late, guess) = (self.late(&outlook), self.guess_seconds());
+        let guess_seconds = if late == 0 && outlook.behind > 2 { n as f64 * guess } else { guess_seconds };
         // A round that was held up from outside says nothing of what guessing costs.
-        let expected = if self.passes.n_plain() > 0 { 2.0 * self.seconds(n, outlook.behind) } else { f64::INFINITY };
+        let expected = if self.passes.n_plain() > 0 { 2.0 * self.seconds(n, late) } else { f64::INFINITY };
         let seconds = (guess_seconds + pass_seconds).min(expected);
         self.passes.record(n + 1, pass_seconds);
         self.spent += seconds;
@@ -148,12 +150,24 @@ impl Pace {
         self.classes[outlook.class].record(1, usize::from(kept));
     }
 
-    /// Expected time of a round with `n` guesses.
-    fn seconds(&self, n: usize, behind: usize) -> f64 {
-        let guess = self.guess.unwrap_or(self.relative_cost * self.passes.seconds(1));
-        // What is taken in at once costs less a token than what is guessed one by one.
-        let late = if n > 0 { behind.saturating_sub(2) as f64 * 0.5 } else { 0.0 };
-        self.passes.seconds(n + 1) + (n as f64 + late) * guess
+    /// Whether it is time to see if guessing pays by now. Where the first guess is free, that is known.
+    fn is_curious(&self, outlook: &Outlook) -> bool {
+        outlook.free.is_none() && self.since_guesses >= TRY_AGAIN
+    }
+
+    /// Tokens that have to be taken in only because guessing was given up. A prompt is not among them: whoever guesses reads it.
+    fn late(&self, outlook: &Outlook) -> usize {
+        if self.is_curious(outlook) { outlook.behind.saturating_sub(2) } else { 0 }
+    }
+
+    /// Expected time of a round with `n` guesses, for which `late` tokens have to be taken in.
+    fn seconds(&self, n: usize, late: usize) -> f64 {
+        let late = if n > 0 { AT_ONCE * late as f64 } else { 0.0 };
+        self.passes.seconds(n + 1) + (n as f64 + late) * self.guess_seconds()
+    }
+
+    fn guess_seconds(&self) -> f64 {
+        self.guess.unwrap_or(self.relative_cost * self.passes.seconds(1))
     }
 }
 

@@ -25,15 +25,18 @@ impl World {
 
     /// The same at the pace that is chosen, over so many tokens, each round with up to `noise` of added time.
     fn paced(&self, pace: &mut Pace, most: usize, n_tokens: usize, noise: f64, rng: &mut SplitMix64) -> f64 {
-        let (mut tokens, mut time) = (0, 0.0);
+        let (mut tokens, mut time, mut behind) = (0, 0.0, 500);
         while tokens < n_tokens {
             let first = rng.next_f64() < self.chance;
-            let outlook = Outlook { class: 0, chance: 0.7, most, behind: 1, free: self.free.then_some(0) };
+            let outlook = Outlook { class: 0, chance: 0.7, most, behind, free: self.free.then_some(0) };
             let n = pace.choose(&outlook, most);
             assert!(n <= most);
             let kept = (0..n).take_while(|&i| if i == 0 { first } else { rng.next_f64() < self.chance }).count();
             let pass_seconds = self.pass(n + 1) * (1.0 + noise * rng.next_f64());
-            let guess_seconds = n as f64 * self.guess * (1.0 + noise * rng.next_f64());
+            // A prompt is taken in beforehand, so to speak; what is late costs a quarter of a guess a token.
+            let late = if n > 0 && tokens > 40 { behind - 1 } else { 0 };
+            let guess_seconds = (n as f64 + 0.25 * late as f64) * self.guess * (1.0 + noise * rng.next_f64());
+            behind = if n > 0 { 1 } else { behind + 1 };
             pace.record(&Round { outlook, n, guess_seconds, pass_seconds }, n.min(kept + 1), kept);
             if n == 0 && self.free {
                 pace.record_free(&outlook, first);
@@ -96,10 +99,11 @@ fn noise_does_not_lead_it_astray() {
 
 #[test]
 fn what_did_not_pay_is_tried_again() {
-    let useless = World { chance: 0.0, guess: 0.125, slope: 0.05, free: false };
+    // A draft that reads what it has missed for less than what may be lost.
+    let useless = World { chance: 0.0, guess: 0.02, slope: 0.05, free: false };
     let useful = World { chance: 0.9, ..useless };
     let mut rng = SplitMix64::new(5);
-    let mut pace = Pace::new(4, 0.125);
+    let mut pace = Pace::new(4, useless.guess);
     let rate = useless.paced(&mut pace, 4, 2000, 0.0, &mut rng);
     assert!((0.985..1.0).contains(&rate), "tried, but rarely: {rate}");
     useful.paced(&mut pace, 4, 1000, 0.0, &mut rng);
