@@ -5,13 +5,18 @@
 mod compare;
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use compare::{best, first_difference, ids, kl, load, log_sum_exp, mean, read_f32, read_json, run, runnable};
-use rml::Model;
 use rml::decode::KvType;
 use rml::fetch::{DEFAULT_MODEL, Fetcher};
+use rml::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup};
+use rml::generate::{Session, SessionOptions, SpeculativeSession};
+use rml::model::gguf::{TensorType, Value as GgufValue, Writer};
+use rml::{LoadOptions, Model};
 use serde_json::Value;
 
 /// Bound on the mean KL divergence over all positions, in nats; llama.cpp's own Q4_1 run has 4.7e-3 to 5.3e-3, by CPU.
@@ -169,6 +174,57 @@ fn logits_are_the_same_bits_on_every_backend() {
             assert!(difference.is_none(), "{backend}, {threads} threads, pieces of {pieces:?}: {difference:?}");
         }
     }
+}
+
+/// The model's first layers and its head, as a file of their own.
+fn first_layers(model: &Model, n_layers: usize, path: &Path) {
+    let (file, mut writer) = (model.file(), Writer::new());
+    file.metadata().iter().for_each(|(key, value)| writer.set(key, value.clone()));
+    writer.set("llama.block_count", GgufValue::U32(n_layers as u32));
+    let layer = |name: &str| name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    let kept: Vec<_> = file.tensors().iter().filter(|t| layer(&t.name).is_none_or(|i| i < n_layers)).collect();
+    kept.iter().for_each(|t| _ = writer.tensor(&t.name, TensorType(t.kind.0), &t.shape).expect("a sound tensor"));
+    let mut out = std::fs::File::create(path).expect("a new file");
+    writer.write_streamed(path, &mut out, |i, out| out.write_all(file.bytes(kept[i]))).expect("a written file");
+}
+
+#[test]
+fn greedy_replies_are_the_same_with_any_draft() {
+    const REPLY: usize = 200;
+    let Some(path) = model_path() else { return };
+    let model = Arc::new(load(&path, "auto", 0));
+    let folder = tempfile::tempdir().expect("a folder");
+    let small = folder.path().join("small.gguf");
+    first_layers(&model, 4, &small);
+    let small = Arc::new(Model::load_beside(&small, &LoadOptions::default(), &model).expect("a draft"));
+    let (mut drafted, mut accepted) = ([0; 3], [0; 3]);
+    for prompt in prompts(&read_json(&here("fixtures/smollm2.json"))) {
+        let prompt = ids(&prompt["ids"]);
+        let options = SessionOptions { context_size: prompt.len() + REPLY, ..SessionOptions::default() };
+        let mut expected = Vec::new();
+        let mut session = Session::new(&model, options.clone()).expect("a session");
+        let keep = |reply: &mut Vec<u32>, id| {
+            reply.push(id);
+            ControlFlow::Continue(())
+        };
+        session.generate(&prompt, REPLY, |id| keep(&mut expected, id)).expect("a reply");
+        let draft = |draft| DraftModel::new(draft, &model, &options).expect("a draft");
+        let drafters: [(Box<dyn Drafter>, _); 3] = [
+            (Box::new(draft(&model)), DraftLength::Fixed(4)),
+            (Box::new(draft(&small)), DraftLength::Fixed(2)),
+            (Box::new(Lookup::new(options.context_size).expect("an index")), DraftLength::Fixed(4)),
+        ];
+        for (i, (drafter, length)) in drafters.into_iter().enumerate() {
+            let mut reply = Vec::new();
+            let mut session = SpeculativeSession::new(&model, options.clone(), drafter, length).expect("a session");
+            let stats = session.generate(&prompt, REPLY, |id| keep(&mut reply, id)).expect("a reply");
+            assert_eq!(reply, expected, "draft {i}, {length:?}, after {prompt:?}");
+            drafted[i] += stats.drafted;
+            accepted[i] += stats.accepted;
+        }
+    }
+    eprintln!("{accepted:?} of {drafted:?} guesses of the model, its first layers and lookup are kept");
+    assert!(accepted[0] == drafted[0] && accepted[1] < drafted[1] && accepted[2] < drafted[2]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput};
-use rml::exec::{Block, zeroed};
+use rml::exec::{Block, Pages, zeroed};
 use rml::toolbox::synth::Blocks;
 use rml_backends::TileMut;
 use rml_backends::matmul::{MatmulKernel, PackedLayout, Weights};
@@ -85,7 +85,7 @@ impl Product {
         // Kernels want every matrix aligned to 64 bytes.
         let copy_bytes = packed.len().next_multiple_of(64);
         let n_copies = if m <= MEMORY_BOUND { BEYOND_CACHE.div_ceil(copy_bytes) } else { 1 };
-        let mut copies = zeroed(n_copies * copy_bytes, "weights").unwrap_or_else(|e| panic!("{e}"));
+        let mut copies = zeroed(n_copies * copy_bytes, "weights", Pages::Huge).unwrap_or_else(|e| panic!("{e}"));
         copies.chunks_exact_mut(copy_bytes).for_each(|copy| copy[..packed.len()].copy_from_slice(&packed));
         let x = normal(m * k, 1.0, random);
         let quantized = if kernel.activation() == ActivationKind::Q8 { Quantized::of(&x) } else { Quantized::room(0) };

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::input::{Line, Lines};
 use super::interrupt::CtrlC;
 use super::report;
-use crate::generate::{GenerationStats, StopReason};
+use crate::generate::{GenerationStats, SpeculativeStats, StopReason};
 use crate::program::{Halt, Screen};
 use crate::{Error, Result as Outcome};
 
@@ -62,6 +62,7 @@ pub(super) struct Reply {
     pub(super) stats: GenerationStats,
     /// Messages, the oldest behind the system message, that the context no longer has room for.
     pub(super) dropped: usize,
+    pub(super) guessing: Option<SpeculativeStats>,
 }
 
 pub(super) const HELP: &str = "\
@@ -163,7 +164,7 @@ impl<'a> Conversation<'a> {
         };
         let first = usize::from(self.system.is_some());
         self.transcript.drain(first..first + reply.dropped);
-        report::after_reply(self.screen, &reply.stats, reply.dropped);
+        report::after_reply(self.screen, &reply.stats, reply.guessing.as_ref(), reply.dropped);
         if reply.text.is_empty() && reply.stats.stop == StopReason::Interrupted {
             self.transcript.pop();
         } else {

@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use crate::LoadOptions;
 use crate::fetch::DEFAULT_MODEL;
 use crate::generate::sampler::SamplerConfig;
+use crate::generate::speculative::MOST_GUESSES;
 use crate::program::{Halt, KV_NAMES, at_least_one, thread_count};
 
 /// Positions of the cache where the user does not say; less if the model was trained for less.
@@ -92,12 +93,13 @@ pub(super) struct Flags {
     #[arg(long, value_name = "N", value_parser = thread_count)]
     pub(super) threads: Option<usize>,
 
-    /// Guess ahead with a smaller model, or with `lookup`, `auto` or `none`
+    /// Guess ahead, and check several tokens in one pass: with a smaller model of the same family, with what followed the same
+    /// words before (`lookup`; `auto` chooses it), or not at all (`none`)
     #[arg(long, value_name = "MODEL|lookup|auto|none", default_value = "none")]
     pub(super) draft: String,
 
-    /// Tokens guessed at a time
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = at_least_one)]
+    /// The most tokens guessed at a time, 1 to 16; fewer where fewer are faster
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = draft_tokens)]
     pub(super) draft_tokens: usize,
 
     /// Kernels: auto measures and takes the fastest; `rml backends` lists the others. Without it RML_BACKEND decides.
@@ -107,6 +109,30 @@ pub(super) struct Flags {
     /// Read the model into memory rather than mapping the file
     #[arg(long)]
     pub(super) no_mmap: bool,
+}
+
+/// Who guesses ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Draft<M> {
+    None,
+    Lookup,
+    Model(M),
+}
+
+impl<M> Draft<M> {
+    /// The same with another form of the model.
+    pub(super) fn try_map<N, E>(self, map: impl FnOnce(M) -> Result<N, E>) -> Result<Draft<N>, E> {
+        Ok(match self {
+            Draft::None => Draft::None,
+            Draft::Lookup => Draft::Lookup,
+            Draft::Model(model) => Draft::Model(map(model)?),
+        })
+    }
+}
+
+fn draft_tokens(text: &str) -> Result<usize, String> {
+    let fits = |n: &usize| (1..=MOST_GUESSES).contains(n);
+    text.parse().ok().filter(fits).ok_or_else(|| format!("it must be a whole number from 1 to {MOST_GUESSES}"))
 }
 
 impl Flags {
@@ -124,11 +150,12 @@ impl Flags {
         Ok(config)
     }
 
-    /// Refuses what is not available yet.
-    pub(super) fn check_draft(&self) -> Result<(), Halt> {
+    /// Who guesses; a model by its name.
+    pub(super) fn draft(&self) -> Draft<&str> {
         match self.draft.as_str() {
-            "none" => Ok(()),
-            draft => Err(Halt::Usage(format!("--draft {draft}: guessing ahead is not available yet; leave the flag out"))),
+            "none" => Draft::None,
+            "lookup" | "auto" => Draft::Lookup,
+            model => Draft::Model(model),
         }
     }
 
@@ -186,13 +213,15 @@ mod tests {
             ["--max-tokens", "0"],
             ["--threads", "0"],
             ["--threads", "1025"],
-            ["--draft", "lookup"],
             ["--draft-tokens", "0"],
+            ["--draft-tokens", "17"],
+            ["--draft-tokens", "-1"],
+            ["--draft-tokens", "four"],
         ];
         for [flag, value] in bad {
             let refused = match Flags::try_parse_from(["rml-chat", flag, value]) {
                 Err(_) => true,
-                Ok(flags) => flags.sampler().is_err() || flags.check_draft().is_err() || kv_type(&flags.kv).is_err(),
+                Ok(flags) => flags.sampler().is_err() || kv_type(&flags.kv).is_err(),
             };
             assert!(refused, "{flag} {value}");
         }
@@ -203,10 +232,19 @@ mod tests {
             ["--min-p", "0"],
             ["--repeat-penalty", "0.5"],
             ["--kv", "i8"],
-            ["--draft", "none"],
+            ["--draft-tokens", "16"],
         ] {
             let flags = Flags::parse_from(["rml-chat", flag, value]);
-            assert!(flags.sampler().is_ok() && flags.check_draft().is_ok() && kv_type(&flags.kv).is_ok(), "{flag} {value}");
+            assert!(flags.sampler().is_ok() && kv_type(&flags.kv).is_ok(), "{flag} {value}");
+        }
+    }
+
+    #[test]
+    fn drafts_are_models_unless_they_have_a_meaning() {
+        for (value, draft) in
+            [("none", Draft::None), ("lookup", Draft::Lookup), ("auto", Draft::Lookup), ("./lookup", Draft::Model("./lookup"))]
+        {
+            assert_eq!(Flags::parse_from(["rml-chat", "--draft", value]).draft(), draft);
         }
     }
 }

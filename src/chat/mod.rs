@@ -7,6 +7,7 @@ mod input;
 mod interrupt;
 mod report;
 mod saved;
+mod session;
 mod speaker;
 
 use std::process::ExitCode;
@@ -31,7 +32,6 @@ fn run(flags: Flags) -> Result<(), Halt> {
     // What is wrong with the command line is told before a model is fetched and loaded.
     let sampler = flags.sampler()?;
     let kv = kv_type(&flags.kv)?;
-    flags.check_draft()?;
     let format = flags.format.as_deref().map(formats::template).transpose()?;
     let prompt = match flags.prompt.as_deref() {
         Some("-") => Some(input::whole_stdin()?),
@@ -42,9 +42,12 @@ fn run(flags: Flags) -> Result<(), Halt> {
         return Err(Halt::Usage("the prompt is empty; say something after -p, or leave -p out for a conversation".into()));
     }
 
-    let path = Fetcher::from_env()?.resolve(&flags.model)?;
+    let fetcher = Fetcher::from_env()?;
+    let path = fetcher.resolve(&flags.model)?;
+    let draft_path = flags.draft().try_map(|model| fetcher.resolve(model))?;
     let model = Model::load(&path, &flags.load_options())?;
-    let mut speaker = ModelSpeaker::new(model, sampler, kv, format, &flags)?;
+    let draft = draft_path.try_map(|path| Model::load_beside(&path, &flags.load_options(), &model))?;
+    let mut speaker = ModelSpeaker::new(model, draft, sampler, kv, format, &flags)?;
     let mut screen = Screen::stdout();
     let ctrl_c = CtrlC::new(speaker.interrupt(), prompt.is_none() && input::is_person());
     ctrl_c.listen();

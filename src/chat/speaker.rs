@@ -6,18 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::conversation::{Message, Reply, SYSTEM, Speaker};
-use super::flags::{DEFAULT_CONTEXT, Flags, Overflow};
+use super::flags::{DEFAULT_CONTEXT, Draft, Flags, Overflow};
+use super::session::ChatSession;
 use super::{formats, saved};
 use crate::decode::KvType;
 use crate::generate::sampler::SamplerConfig;
-use crate::generate::{GenerationStats, Interrupt, Session, SessionOptions, StopReason};
+use crate::generate::{GenerationStats, Interrupt, SessionOptions, SpeculativeStats, StopReason};
 use crate::program::{counted, note};
 use crate::text::{ChatTemplate, RenderOptions, StreamDecoder, encode_chat};
 use crate::{Error, Model, Result};
 
 pub(super) struct ModelSpeaker {
     model: Arc<Model>,
-    session: Session,
+    session: ChatSession,
+    guesses: String, // what is told of who guesses
     template: ChatTemplate,
     seed: u64,
     max_tokens: usize,
@@ -28,7 +30,14 @@ pub(super) struct ModelSpeaker {
 
 impl ModelSpeaker {
     /// `format` is a template that replaces the model's own.
-    pub(super) fn new(model: Model, sampler: SamplerConfig, kv: KvType, format: Option<String>, flags: &Flags) -> Result<Self> {
+    pub(super) fn new(
+        model: Model,
+        draft: Draft<Model>,
+        sampler: SamplerConfig,
+        kv: KvType,
+        format: Option<String>,
+        flags: &Flags,
+    ) -> Result<Self> {
         let model = Arc::new(model);
         for warning in model.tokenizer().warnings() {
             note(&format!("warning: {warning}"));
@@ -43,10 +52,16 @@ impl ModelSpeaker {
         }
         let stop_ids = model.tokenizer().end_ids().to_vec();
         let options = SessionOptions { sampler, seed: flags.seed, context_size, stop_ids, kv, ..SessionOptions::default() };
-        let session = Session::new(&model, options)?;
+        let guesses = match &draft {
+            Draft::None => String::new(),
+            Draft::Lookup => format!("; draft lookup, up to {}", counted(flags.draft_tokens, "token")),
+            Draft::Model(draft) => format!("; draft {}, up to {}", file_name(draft), counted(flags.draft_tokens, "token")),
+        };
+        let session = ChatSession::new(&model, options, draft, flags.draft_tokens)?;
         Ok(ModelSpeaker {
             model,
             session,
+            guesses,
             template,
             seed: flags.seed,
             max_tokens: flags.max_tokens,
@@ -62,19 +77,24 @@ impl ModelSpeaker {
 
     /// What answers, and what it runs on.
     pub(super) fn introduction(&self) -> String {
-        let path = self.model.file().path();
         let kernels: Vec<_> = self.model.choice().formats().iter().map(|f| f.kernel.id()).collect();
         format!(
-            "{}: {}, {}; kernels {}; {}; context {}, kv {}",
-            path.file_name().unwrap_or(path.as_os_str()).display(),
+            "{}: {}, {}; kernels {}; {}; context {}, kv {}{}",
+            file_name(&self.model),
             self.model.config().architecture,
             counted(self.model.config().n_layers, "layer"),
             kernels.join(" "),
             counted(self.model.team().n_threads(), "thread"),
             self.session.context_size(),
             self.kv.name(),
+            self.guesses,
         )
     }
+}
+
+fn file_name(model: &Model) -> impl std::fmt::Display {
+    let path = model.file().path();
+    path.file_name().unwrap_or(path.as_os_str()).display()
 }
 
 impl Speaker for ModelSpeaker {
@@ -85,11 +105,11 @@ impl Speaker for ModelSpeaker {
             prompt = self.shifted(&mut window, &[], self.max_tokens)?.unwrap_or(prompt);
         }
         let mut said = Said::default();
-        let mut stats = self.generate(&prompt, self.max_tokens, &mut said, show)?;
+        let (mut stats, mut guessing) = self.generate(&prompt, self.max_tokens, &mut said, show)?;
         while stats.stop == StopReason::ContextFull && self.overflow == Overflow::Shift {
             let left = self.max_tokens - stats.generated_tokens;
             let Some(prompt) = self.shifted(&mut window, &said.ids, left)? else { break };
-            let more = self.generate(&prompt, left, &mut said, show)?;
+            let (more, guesses) = self.generate(&prompt, left, &mut said, show)?;
             stats = GenerationStats {
                 prompt_tokens: stats.prompt_tokens + more.prompt_tokens,
                 reused_tokens: stats.reused_tokens + more.reused_tokens,
@@ -98,6 +118,12 @@ impl Speaker for ModelSpeaker {
                 decode_seconds: stats.decode_seconds + more.decode_seconds,
                 stop: more.stop,
             };
+            guessing = guessing.zip(guesses).map(|(so_far, more)| SpeculativeStats {
+                generation: stats,
+                rounds: so_far.rounds + more.rounds,
+                drafted: so_far.drafted + more.drafted,
+                accepted: so_far.accepted + more.accepted,
+            });
         }
         // A character that the end of the reply cut in two.
         let rest = said.characters.finish();
@@ -105,7 +131,7 @@ impl Speaker for ModelSpeaker {
             said.text += &rest;
             let _ = show(&rest);
         }
-        Ok(Reply { text: said.text, stats, dropped: window.dropped })
+        Ok(Reply { text: said.text, stats, guessing, dropped: window.dropped })
     }
 
     fn reset(&mut self) {
@@ -173,7 +199,7 @@ impl ModelSpeaker {
         limit: usize,
         said: &mut Said,
         show: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<GenerationStats> {
+    ) -> Result<(GenerationStats, Option<SpeculativeStats>)> {
         let tokenizer = self.model.tokenizer();
         self.session.generate(prompt, limit, |id| {
             said.ids.push(id);

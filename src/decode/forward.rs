@@ -82,6 +82,14 @@ impl State {
         self.chunk
     }
 
+    /// Makes room for the logits of `n_rows` tokens, so that passes which ask for all of them allocate nothing.
+    pub fn reserve_rows(&mut self, model: &Model, n_rows: usize) {
+        let n = n_rows * model.config().n_vocab;
+        if self.logits.len() < n {
+            self.logits.resize(n, 0.0);
+        }
+    }
+
     /// Runs up to [`chunk`](Self::chunk) tokens at the end of the sequence and returns their logits. (rows, n_vocab)
     ///
     /// # Errors
@@ -91,9 +99,7 @@ impl State {
         let first = self.cache.len();
         check(config, tokens, first, self.cache.capacity(), self.chunk)?;
         let n_rows = if rows == Rows::All { tokens.len() } else { 1 };
-        if self.logits.len() < n_rows * config.n_vocab {
-            self.logits.resize(n_rows * config.n_vocab, 0.0);
-        }
+        self.reserve_rows(model, n_rows);
         let logits = &mut self.logits[..n_rows * config.n_vocab];
         let capacity = self.cache.capacity();
         let n_threads = model.team().n_threads();

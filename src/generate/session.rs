@@ -88,7 +88,8 @@ impl Interrupt {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    fn is_set(&self) -> bool {
+    /// Whether the reply at hand was asked to end.
+    pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -96,13 +97,13 @@ impl Interrupt {
 /// A conversation with a model. Several may share one model at the same time.
 #[derive(Debug)]
 pub struct Session {
-    model: Arc<Model>,
-    state: State,
-    cached: Vec<u32>, // the tokens in the cache
-    sampler: Sampler,
-    rng: SplitMix64,
-    stop_ids: Vec<u32>,
-    interrupt: Interrupt,
+    pub(super) model: Arc<Model>,
+    pub(super) state: State,
+    pub(super) cached: Vec<u32>, // the tokens in the cache
+    pub(super) sampler: Sampler,
+    pub(super) rng: SplitMix64,
+    pub(super) stop_ids: Vec<u32>,
+    pub(super) interrupt: Interrupt,
 }
 
 impl Session {
@@ -164,6 +165,16 @@ impl Session {
     /// [`Error::InvalidArgument`] for an empty prompt, a limit of 0 or an unknown id; [`Error::OutOfRange`] for a prompt
     /// longer than the cache; [`Error::Forward`] for logits that are no numbers. The session stays usable.
     pub fn generate(&mut self, prompt: &[u32], limit: usize, mut on_token: impl FnMut(u32) -> ControlFlow<()>) -> Result<GenerationStats> {
+        self.reply(prompt, limit, |this, generated| this.decode(limit, generated, &mut on_token))
+    }
+
+    /// Runs the prompt, and leaves the reply to `decode`, which counts the tokens it reports.
+    pub(super) fn reply(
+        &mut self,
+        prompt: &[u32],
+        limit: usize,
+        decode: impl FnOnce(&mut Self, &mut usize) -> Result<StopReason>,
+    ) -> Result<GenerationStats> {
         self.interrupt.clear();
         let reused_tokens = self.begin(prompt, limit)?;
         let start = Instant::now();
@@ -180,7 +191,7 @@ impl Session {
         stats.prefill_seconds = start.elapsed().as_secs_f64();
         if finished {
             let start = Instant::now();
-            stats.stop = self.decode(limit, &mut stats.generated_tokens, &mut on_token)?;
+            stats.stop = decode(self, &mut stats.generated_tokens)?;
             stats.decode_seconds = start.elapsed().as_secs_f64();
         }
         Ok(stats)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rml_backends::{CpuFeatures, KernelTable, Registry};
 use rml_kernels_ref::dequantize::dequantize_row;
@@ -37,7 +37,7 @@ pub struct Model {
     choice: Choice,
     weights: ModelWeights,
     tokenizer: Tokenizer,
-    team: Team,
+    team: Arc<Team>,
     trace: Option<Trace>,
     fingerprint: OnceLock<[u8; 32]>,
 }
@@ -81,12 +81,24 @@ impl Model {
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_with(path: &Path, options: &LoadOptions, registry: &Registry) -> Result<Self> {
+        Self::load_on(path, options, registry, None)
+    }
+
+    /// As [`load`](Self::load), on the threads of `other`: for models that take turns. The number in `options` does not count.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_beside(path: &Path, options: &LoadOptions, other: &Model) -> Result<Self> {
+        Self::load_on(path, options, &registry()?, Some(other.team.clone()))
+    }
+
+    fn load_on(path: &Path, options: &LoadOptions, registry: &Registry, team: Option<Arc<Team>>) -> Result<Self> {
         let request: Request = requested_backend(options.backend.as_deref())?.parse()?;
         let trace = Trace::new(&std::env::var("RML_TRACE").unwrap_or_default())?;
         let file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
         let config = Config::from_gguf(&file)?;
         let tensors = Tensors::new(&file, &config)?;
-        let team = Team::new(options.threads)?;
+        let team = team.map_or_else(|| Team::new(options.threads).map(Arc::new), Ok)?;
         // Building the tokenizer takes one thread about as long as packing takes the others.
         let (weights, tokenizer) = std::thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&file));

@@ -168,7 +168,7 @@ fn requests(words: &[String]) -> Vec<String> {
     requests
 }
 
-fn median(rates: &[f64]) -> f64 {
+pub(super) fn median(rates: &[f64]) -> f64 {
     let mut sorted = rates.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

@@ -4,11 +4,14 @@ mod backends;
 mod bench;
 mod inspect;
 mod logits;
+mod new_file;
 mod perplexity;
+mod speculate;
 pub mod synth;
 mod target;
 mod template;
 mod tokenize;
+mod widen;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,6 +49,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
     Tokenize {
@@ -91,6 +95,7 @@ enum Command {
         #[arg(long)]
         no_generation_prompt: bool,
     },
+    Widen(widen::Args),
 }
 
 /// Standard output, in the form that was asked for.
@@ -128,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {
             tokenize_text(&mut out, &model, text, file, Encode { add_special: !no_special, parse_special })
@@ -140,6 +146,7 @@ pub fn main() -> ExitCode {
                 template(&path, &messages, bos.as_deref(), eos.as_deref(), &options, json, out)
             })
         }
+        Command::Widen(args) => args.run(&mut out),
     };
     exit_code("rml", outcome)
 }

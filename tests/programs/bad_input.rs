@@ -115,13 +115,6 @@ fn a_context_without_memory_is_told_what_would_fit() {
 }
 
 #[test]
-fn what_is_not_available_yet_says_so() {
-    for draft in ["lookup", "auto", "model.gguf"] {
-        failure(&mut chat(&["--draft", draft, "-p", "hi"]), 2, &["--draft", "not available yet"]);
-    }
-}
-
-#[test]
 fn the_toolbox() {
     let model = model();
     let model = model.to_str().expect("UTF-8");

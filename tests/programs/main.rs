@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod chat;
+mod draft;
 mod fetch;
 mod synth;
 #[cfg(unix)]

@@ -47,7 +47,7 @@ impl Speaker for Scripted {
             decode_seconds: 1.0,
             stop,
         };
-        Ok(Reply { text, stats, dropped })
+        Ok(Reply { text, stats, dropped, guessing: None })
     }
 
     fn reset(&mut self) {

@@ -16,7 +16,7 @@ fn speaker(ctx: usize, overflow: &str, file: Option<&Path>) -> ModelSpeaker {
         flags.extend(["--session", file.to_str().expect("UTF-8")]);
     }
     let flags = Flags::parse_from(flags);
-    ModelSpeaker::new(model, flags.sampler().expect("a sampler"), KvType::F16, None, &flags).expect("a speaker")
+    ModelSpeaker::new(model, Draft::None, flags.sampler().expect("a sampler"), KvType::F16, None, &flags).expect("a speaker")
 }
 
 fn said(speaker: &mut ModelSpeaker, transcript: &[Message]) -> Result<Reply> {
@@ -70,7 +70,7 @@ fn a_reply_that_fills_the_context_goes_on_after_a_shift() {
     assert!(reply.dropped >= 2 && reply.stats.generated_tokens > 4, "{reply:?}");
     assert!(reply.text.starts_with(&stopped.text));
     // By hand: what is left of the conversation, the four tokens of the reply, and then whatever the model says.
-    let cached = shifting.session.cached().to_vec();
+    let cached = shifting.session.session().cached().to_vec();
     let left = without(&all, reply.dropped);
     let mut prompt = large.prompt(&Window::new(&left)).expect("a prompt");
     let n = prompt.len();

@@ -131,13 +131,19 @@ pub fn sparse_distribution_into(
     team: Option<&Team>,
     out: &mut Sparse,
 ) -> Result<()> {
-    if !sparse_ok(config) {
-        let reason =
-            format!("{} at temperature {} is not sparse; that takes 1 to {SPARSE_TOPK_MAX}, above 0", config.top_k, config.temperature);
-        return Err(Error::invalid("top-k", reason));
-    }
+    check_sparse(config)?;
     config.validate_for(scratch.n_vocab())?;
     scratch.sparse(&Call { logits, context, config, team }, out)
+}
+
+/// That `config` is [`sparse_ok`].
+pub(super) fn check_sparse(config: &SamplerConfig) -> Result<()> {
+    if sparse_ok(config) {
+        return Ok(());
+    }
+    let reason =
+        format!("{} at temperature {} is not sparse; that takes 1 to {SPARSE_TOPK_MAX}, above 0", config.top_k, config.temperature);
+    Err(Error::invalid("top-k", reason))
 }
 
 /// The probability of `id` in the softmax of `logits` (n_vocab) at `temperature`: how sure the model is of a token.

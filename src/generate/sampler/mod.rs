@@ -95,4 +95,13 @@ impl Sampler {
     pub fn distribution(&mut self, logits: &[f32], context: &[u32], out: &mut [f32]) -> Result<()> {
         self.scratch.dense(&Call { logits, context, config: &self.config, team: None }, out)
     }
+
+    /// [`distribution`](Self::distribution) as a list by id, for settings that are [`sparse_ok`]. `out` is overwritten.
+    ///
+    /// # Errors
+    /// As [`sample`](Self::sample); also if the settings are not [`sparse_ok`].
+    pub fn sparse_distribution(&mut self, logits: &[f32], context: &[u32], out: &mut Sparse) -> Result<()> {
+        calls::check_sparse(&self.config)?;
+        self.scratch.sparse(&Call { logits, context, config: &self.config, team: None }, out)
+    }
 }

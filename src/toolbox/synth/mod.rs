@@ -5,7 +5,7 @@ mod file;
 mod shapes;
 mod vocabulary;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rml_kernels_ref::format::Format;
@@ -16,6 +16,7 @@ pub use file::{Replaced, Synthetic};
 pub use shapes::{MatrixShape, Shape};
 
 use super::Output;
+use super::new_file::write_new;
 use crate::program::{Halt, note};
 use crate::{Error, Result};
 
@@ -75,23 +76,7 @@ impl Args {
 /// # Errors
 /// [`Error::InvalidArgument`] if the file is there and may not be overwritten; [`Error::Io`] if writing fails.
 pub fn write_file(model: &Synthetic, seed: u64, path: &Path, force: bool) -> Result<()> {
-    if path.is_dir() || path.exists() && !force {
-        let remedy = if path.is_dir() { "a folder; give the name of a file" } else { "there already; give another name or --force" };
-        return Err(Error::invalid("output file", format!("{} is {remedy}", path.display())));
-    }
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".part{}", std::process::id()));
-    let part = PathBuf::from(part);
-    let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
-    let written = File::create(&part)
-        .map_err(io("write"))
-        .and_then(|mut file| model.write(path, seed, &mut file))
-        .and_then(|()| fs::rename(&part, path).map_err(io("write")));
-    if written.is_err() {
-        // What went wrong matters more than that the leavings cannot be removed.
-        let _ = fs::remove_file(&part);
-    }
-    written
+    write_new(path, force, |file| model.write(path, seed, file))
 }
 
 fn format_named(name: &str) -> std::result::Result<Format, String> {
