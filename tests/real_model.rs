@@ -198,7 +198,8 @@ fn greedy_replies_are_the_same_with_any_draft() {
     first_layers(&model, 4, &small);
     let small = Arc::new(Model::load_beside(&small, &LoadOptions::default(), &model).expect("a draft"));
     let (mut drafted, mut accepted) = ([0; 3], [0; 3]);
-    for prompt in prompts(&read_json(&here("fixtures/smollm2.json"))) {
+    // Some of the prompts, for time; `rml speculate --task fixtures/smollm2.json` takes all.
+    for prompt in prompts(&read_json(&here("fixtures/smollm2.json"))).iter().step_by(3) {
         let prompt = ids(&prompt["ids"]);
         let options = SessionOptions { context_size: prompt.len() + REPLY, ..SessionOptions::default() };
         let mut expected = Vec::new();

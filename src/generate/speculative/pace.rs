@@ -16,9 +16,9 @@ const WORD: f64 = 3.0;
 /// No estimate is surer than this.
 const SUREST: f64 = 0.98;
 /// How much faster guessing must promise to be, for estimates are not exact.
-const MARGIN: f64 = 1.02;
+const MARGIN: f64 = 1.05;
 /// Passes over one token whose time may be lost before anything was won.
-const GRACE: f64 = 2.0;
+const GRACE: f64 = 1.5;
 /// Share of the time spent that may be lost.
 const SHARE: f64 = 0.01;
 /// Passes over one token whose time, once won, can be lost again.
