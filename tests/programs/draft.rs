@@ -31,7 +31,7 @@ fn lookup_changes_no_conversation() {
             let with = talk(&["--draft", draft, "--draft-tokens", tokens]);
             assert_eq!(stdout(&with), stdout(&without));
             let err = stderr(&with);
-            assert!(err.contains(&format!("; draft lookup, up to {tokens} tokens")), "{err}");
+            assert!(err.contains(&format!("; draft lookup, up to {tokens} token")), "{err}");
             let told = err.lines().filter(|l| l.contains(" rounds, ") && l.contains(" drafted, ") && l.ends_with(" tokens a round]"));
             assert_eq!(told.count(), 3, "{err}");
         }
