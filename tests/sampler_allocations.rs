@@ -1,44 +1,17 @@
 //! No sampling call allocates, once its scratch is made.
-#![allow(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+mod counting;
 
 use rml::exec::Team;
 use rml::generate::sampler::*;
 
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(p, layout) }
-    }
-
-    unsafe fn realloc(&self, p: *mut u8, layout: Layout, n: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(p, layout, n) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations;
 
 /// That `f` allocates nothing, not even when it is first called.
 fn assert_allocates_nothing(call: &str, what: &str, f: impl FnOnce()) {
-    let before = ALLOCATIONS.load(SeqCst);
+    let before = allocations();
     f();
-    let n = ALLOCATIONS.load(SeqCst) - before;
+    let n = allocations() - before;
     assert_eq!(n, 0, "{call} allocates {n} times; {what}");
 }
 

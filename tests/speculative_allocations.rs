@@ -1,43 +1,17 @@
 //! No round allocates, once the first ones have made what all need.
-#![allow(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rml::generate::sampler::SamplerConfig;
 use rml::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup};
 use rml::generate::{SessionOptions, SpeculativeSession};
 use rml::{LoadOptions, Model};
 
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(p, layout) }
-    }
-
-    unsafe fn realloc(&self, p: *mut u8, layout: Layout, n: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(p, layout, n) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations;
 
 /// Tokens of the first reply, which warms up, and of the second, which is counted.
 const REPLY: usize = 120;
@@ -68,7 +42,7 @@ fn a_round_allocates_nothing_after_the_first_reply() {
                     let mut reply = Vec::with_capacity(REPLY);
                     let (mut first, mut last) = (0, 0);
                     let stats = session.generate(&context, REPLY, |id| {
-                        last = ALLOCATIONS.load(SeqCst);
+                        last = allocations();
                         if reply.is_empty() {
                             first = last;
                         }

@@ -1,43 +1,17 @@
 //! No step of decode, no token drawn and no chunk of prefill after the first allocates, on any thread.
-#![allow(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+mod counting;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use rml::decode::{KvType, Rows, State};
 use rml::generate::sampler::SamplerConfig;
 use rml::model::registry;
 use rml::{LoadOptions, Model, Session, SessionOptions};
 
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(p, layout) }
-    }
-
-    unsafe fn realloc(&self, p: *mut u8, layout: Layout, n: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(p, layout, n) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use counting::allocations;
 
 /// Positions: more than one span of keys, so that both ways of sharing out a token's attention are taken.
 const CAPACITY: usize = 600;
@@ -56,9 +30,9 @@ fn of_passes(model: &Model, kv: KvType) -> (Vec<usize>, Vec<usize>) {
     let prompt = tokens(DEPTH);
     let mut counts = (Vec::with_capacity(CAPACITY), Vec::with_capacity(CAPACITY));
     for (i, chunk) in prompt.chunks(CHUNK).chain(tokens(60).chunks(1)).enumerate() {
-        let before = ALLOCATIONS.load(SeqCst);
+        let before = allocations();
         state.forward(model, chunk, Rows::Last).expect("a pass");
-        let n = ALLOCATIONS.load(SeqCst) - before;
+        let n = allocations() - before;
         if i < DEPTH / CHUNK { &mut counts.0 } else { &mut counts.1 }.push(n);
     }
     counts
@@ -72,7 +46,7 @@ fn at_tokens(model: &Arc<Model>, kv: KvType, temperature: f32) -> Vec<usize> {
     let mut counts = Vec::with_capacity(CAPACITY);
     session
         .generate(&tokens(DEPTH), 40, |_| {
-            counts.push(ALLOCATIONS.load(SeqCst));
+            counts.push(allocations());
             ControlFlow::Continue(())
         })
         .expect("a reply");
