@@ -20,13 +20,11 @@ impl<T: Element> Block<'_, T> {
     pub(super) unsafe fn score<const N: usize>(&self, queries: &Queries<N>, panels: Range<usize>, p: &mut [Scores; N]) {
         let mut panel = panels.start;
         while panel < panels.end {
-            let left = panels.end - panel;
-            // Enough chains of additions to hide their latency, as few as leave registers for the keys.
+            // One panel at a time is one stream, which the CPU fetches ahead by itself; more rows come for what is in its cache.
             // SAFETY: the caller's.
             panel += unsafe {
                 match N {
-                    1..=6 if left >= 4 => self.score_panels::<N, 4>(queries, panel, p),
-                    _ if left >= 2 => self.score_panels::<N, 2>(queries, panel, p),
+                    7.. if panels.end - panel >= 2 => self.score_panels::<N, 2>(queries, panel, p),
                     _ => self.score_panels::<N, 1>(queries, panel, p),
                 }
             };

@@ -272,7 +272,7 @@ unsafe fn tile<S: Wide, const N: usize, const P: usize, const STREAM: bool>(
         for i in 0..P {
             let at = panel.wrapping_add(i * panel_bytes + j * ROWS * S::BYTES);
             if STREAM {
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD / P).cast());
+                _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(AHEAD / P).cast());
             }
             // SAFETY: the caller's.
             w[i] = unsafe { S::widen(at) };
