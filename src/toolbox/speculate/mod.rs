@@ -1,4 +1,4 @@
-//! `rml speculate`: tokens a second with guesses and without, and that both give the same greedy reply.
+//! `rml speculate`: tokens a second with guesses and without, and that both give the same reply.
 //!
 //! Plain replies and replies with guesses take turns, so that what else the machine does meets both. Each begins in a session
 //! of its own, so what is learnt about times and chances is learnt within the reply.
@@ -16,6 +16,7 @@ use super::Output;
 use super::bench::median;
 use super::target::{self, Target};
 use crate::decode::{Rows, State};
+use crate::generate::sampler::SamplerConfig;
 use crate::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup, MOST_GUESSES, SpeculativeStats};
 use crate::generate::{Session, SessionOptions, SpeculativeSession};
 use crate::program::{Halt, at_least_one};
@@ -53,6 +54,10 @@ pub(super) struct Args {
     #[arg(short = 'n', long = "gen", value_name = "N", default_value_t = 200, value_parser = at_least_one)]
     n: usize,
 
+    /// Draw replies at this temperature rather than take the likeliest token; with lookup alone, as a draft model changes draws
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    temp: f32,
+
     /// Go on where the model would end its reply
     #[arg(long)]
     past_end: bool,
@@ -85,6 +90,11 @@ impl Args {
     pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
         if self.draft_tokens > MOST_GUESSES {
             return Err(Halt::Usage(format!("--draft-tokens {}: at most {MOST_GUESSES} can be guessed at a time", self.draft_tokens)));
+        }
+        if self.temp != 0.0 && self.draft != "lookup" {
+            let reason =
+                format!("--temp {}: replies drawn with a draft model are others than those without, so they cannot be compared", self.temp);
+            return Err(Halt::Usage(reason));
         }
         let model = Arc::new(self.target.load(&self.model)?);
         let draft = match self.draft.as_str() {
@@ -124,7 +134,8 @@ impl Args {
             let (mut n, mut seconds) = (0, [0.0; 3]);
             for (i, prompt) in task.prompts.iter().enumerate() {
                 let stop_ids = if self.past_end { Vec::new() } else { model.tokenizer().end_ids().to_vec() };
-                let options = SessionOptions { context_size: prompt.len() + self.n, stop_ids, ..SessionOptions::default() };
+                let sampler = SamplerConfig { temperature: self.temp, ..SamplerConfig::default() };
+                let options = SessionOptions { context_size: prompt.len() + self.n, stop_ids, sampler, ..SessionOptions::default() };
                 let (expected, took) = self.plain(model, &options, prompt)?;
                 let drafter = self.drafter(model, draft, &options, right, (repeat * task.prompts.len() + i) as u64)?;
                 let (reply, stats) = self.guessed(model, &options, drafter, prompt)?;
