@@ -228,6 +228,15 @@ fn greedy_replies_are_the_same_with_any_draft() {
     assert!(accepted[0] == drafted[0] && accepted[1] < drafted[1] && accepted[2] < drafted[2]);
 }
 
+/// What `rml perplexity` says of a text.
+fn perplexity(model: &Path, text: &Path, arguments: &[&str]) -> f64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rml"));
+    let out = command.arg("perplexity").arg(model).arg("--file").arg(text).arg("--json").args(arguments).output().expect("rml runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let document: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    document["perplexity"].as_f64().expect("a number")
+}
+
 #[test]
 fn perplexity_is_that_of_the_f32_run() {
     let Some(path) = model_path() else { return };
@@ -235,11 +244,17 @@ fn perplexity_is_that_of_the_f32_run() {
     if !text.exists() {
         return skipped(&format!("{} is not there", text.display()));
     }
-    let out = Command::new(env!("CARGO_BIN_EXE_rml")).arg("perplexity").arg(&path).arg("--file").arg(&text).arg("--json").output();
-    let out = out.expect("rml runs");
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let document: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    let got = document["perplexity"].as_f64().expect("a number");
+    let got = perplexity(&path, &text, &[]);
     eprintln!("perplexity {got}");
     assert!((got / PERPLEXITY - 1.0).abs() <= PERPLEXITY_SHARE, "{got} where {PERPLEXITY} is expected");
+}
+
+/// Keys and values in 8 bits: what they cost is to be less than what the weights' format costs.
+#[test]
+fn an_i8_cache_keeps_perplexity() {
+    const SHARE: f64 = 0.005;
+    let Some(path) = model_path() else { return };
+    let [f16, i8] = ["f16", "i8"].map(|kv| perplexity(&path, &here("LICENSE-APACHE"), &["--ctx", "2048", "--kv", kv]));
+    assert!((i8 / f16 - 1.0).abs() <= SHARE, "{i8} with i8, {f16} with f16");
+    assert!(i8.to_bits() != f16.to_bits());
 }

@@ -95,7 +95,7 @@ pub(super) struct Flags {
 
     /// Guess ahead, and check several tokens in one pass: with a smaller model of the same family, with what followed the same
     /// words before (`lookup`; `auto` chooses it), or not at all (`none`)
-    #[arg(long, value_name = "MODEL|lookup|auto|none", default_value = "none")]
+    #[arg(long, value_name = "MODEL|lookup|auto|none", default_value = "auto")]
     pub(super) draft: String,
 
     /// The most tokens guessed at a time, 1 to 16; fewer where fewer are faster
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!((sampler.min_p, sampler.repetition_penalty), (0.05, 1.1));
         assert_eq!((flags.model.as_str(), flags.seed, flags.ctx, flags.max_tokens), ("smollm2", 0, None, 512));
         assert_eq!((flags.overflow, flags.session), (Overflow::Stop, None));
-        assert_eq!((flags.kv.as_str(), flags.draft.as_str(), flags.draft_tokens, flags.threads), ("f16", "none", 4, None));
+        assert_eq!((flags.kv.as_str(), flags.draft.as_str(), flags.draft_tokens, flags.threads), ("f16", "auto", 4, None));
     }
 
     #[test]

@@ -22,7 +22,9 @@ const BUDGET: Duration = Duration::from_millis(10);
 const SLICE_BYTES: usize = 384 << 10;
 /// Pieces measured in turn, so that each is met with a cold cache.
 const SLICES: usize = 4;
-/// A candidate this much slower than the best after its first slice is not measured again.
+/// A candidate this much slower than the best is not measured again at once,
+const FAR_BEHIND: f64 = 4.0;
+/// and one this much slower when it had every piece: a single time may be long by chance.
 const HOPELESS: f64 = 1.25;
 /// Of two that are this close the higher rank wins.
 const ALIKE: f64 = 1.03;
@@ -306,7 +308,8 @@ impl<'a> Trials<'a> {
                 for i in (0..candidates.len()).rev() {
                     let kernel = candidates[i].kernel;
                     let so_far = if m == 1 { candidates[i].decode } else { candidates[i].prefill };
-                    let hopeless = so_far.is_some_and(|t| t.us > best * HOPELESS);
+                    let patience = if round < SLICES { FAR_BEHIND } else { HOPELESS };
+                    let hopeless = so_far.is_some_and(|t| t.us > best * patience);
                     // A first look is due to all, but not to one that took far too long with a single token.
                     let lost = m > 1 && candidates[i].decode.is_some_and(|t| t.us > 8.0 * self.fastest(candidates));
                     if candidates[i].refusal.is_some() || hopeless || lost {
@@ -323,8 +326,8 @@ impl<'a> Trials<'a> {
                         candidates[i].prefill = Some(Measured { us, rate: 2.0 * numbers * m as f64 / us / 1e3 });
                     }
                 }
-                // At least two rounds: the first also warms the code.
-                if round >= 1 && start.elapsed() > BUDGET / 2 {
+                // At least every piece once: the first also warms the code.
+                if round + 1 >= SLICES && start.elapsed() > BUDGET / 2 {
                     break 'rounds;
                 }
             }
