@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
@@ -26,6 +27,10 @@ const MAX_TOKENS: usize = 8;
 /// Blocks of a row up to which a stream is helped along: the end of a panel interrupts it, and the CPU's own prefetching takes
 /// some time to go on. Longer rows are faster without help.
 const PREFETCHED: usize = 48;
+/// Tokens up to which it is quicker to unpack panels for each tile than to write them down unpacked.
+const STREAMED: usize = 32;
+/// Bytes of packed panels that stay in the second-level cache.
+const CACHED: usize = 256 << 10;
 /// Panels that are unpacked at a time for more tokens: they stay in the second-level cache.
 const GROUP: usize = 4;
 const _: () = assert!(STRETCH.is_multiple_of(MAX_UNIT));
@@ -82,14 +87,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
         unsafe {
             match m {
                 0 => {}
-                1 => stream::<C, 1>(&panels, k / BLOCK, tokens, out),
-                2 => stream::<C, 2>(&panels, k / BLOCK, tokens, out),
-                3 => stream::<C, 3>(&panels, k / BLOCK, tokens, out),
-                4 => stream::<C, 4>(&panels, k / BLOCK, tokens, out),
-                5 => stream::<C, 5>(&panels, k / BLOCK, tokens, out),
-                6 => stream::<C, 6>(&panels, k / BLOCK, tokens, out),
-                7 => stream::<C, 7>(&panels, k / BLOCK, tokens, out),
-                8 => stream::<C, 8>(&panels, k / BLOCK, tokens, out),
+                1..=STREAMED => stream_groups::<C>(&panels, k / BLOCK, tokens, out),
                 _ => batch::<C>(&panels, k / BLOCK, tokens, out),
             }
         }
@@ -109,28 +107,69 @@ impl Panels<'_> {
     }
 }
 
-/// Panels for `N` tokens, unpacked in registers on their only way through the caches.
+/// Panels for a few tokens, unpacked in registers once for each tile of tokens. They come from memory for the first, and for the
+/// others from the cache: a group of panels meets all tokens before the next.
 ///
 /// # Safety
-/// A panel holds `n_blocks` blocks of 32 columns, `x` and `out` have `N` tokens; the CPU has the features.
+/// A panel holds `n_blocks` blocks of 32 columns, `x` has as many tokens as `out`; the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
-unsafe fn stream<C: Source, const N: usize>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
+unsafe fn stream_groups<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
+    let (m, n_panels) = (out.m(), out.cols().len().div_ceil(ROWS));
+    let group = if m <= MAX_TOKENS { n_panels } else { CACHED / panels.panel_bytes.max(1) }.max(1);
+    for first in (0..n_panels).step_by(group) {
+        let group = first..n_panels.min(first + group);
+        let mut t = 0;
+        while t < m {
+            let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
+            let (group, x) = (group.clone(), x.at(t, 0));
+            // SAFETY: these tokens and panels are among the caller's.
+            unsafe {
+                match n {
+                    1 => stream::<C, 1>(panels, group, n_blocks, x, t, out),
+                    2 => stream::<C, 2>(panels, group, n_blocks, x, t, out),
+                    3 => stream::<C, 3>(panels, group, n_blocks, x, t, out),
+                    4 => stream::<C, 4>(panels, group, n_blocks, x, t, out),
+                    5 => stream::<C, 5>(panels, group, n_blocks, x, t, out),
+                    6 => stream::<C, 6>(panels, group, n_blocks, x, t, out),
+                    7 => stream::<C, 7>(panels, group, n_blocks, x, t, out),
+                    _ => stream::<C, 8>(panels, group, n_blocks, x, t, out),
+                }
+            }
+            t += n;
+        }
+    }
+}
+
+/// A group of panels for the `N` tokens from `t` of `out` on, with which `x` starts.
+///
+/// # Safety
+/// As for [`stream_groups`]; there are these panels and tokens.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+unsafe fn stream<C: Source, const N: usize>(
+    panels: &Panels<'_>,
+    group: Range<usize>,
+    n_blocks: usize,
+    x: Tokens,
+    t: usize,
+    out: &mut TileMut<'_>,
+) {
     let mut stage = MaybeUninit::uninit();
-    for (panel, row) in out.cols().step_by(ROWS).enumerate() {
+    for panel in group.clone() {
         let mut acc = [_mm512_setzero_ps(); N];
         for b in (0..n_blocks).step_by(STRETCH) {
             let count = STRETCH.min(n_blocks - b);
             // SAFETY: `count` blocks from `b` on are among the caller's; a stretch is whole units.
             unsafe {
                 // A row that is one stretch is staged for the first panel and stays.
-                if panel == 0 || n_blocks > STRETCH {
+                if panel == group.start || n_blocks > STRETCH {
                     Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
                 }
                 acc = tile::<C, N>(panels.units::<C>(panel, b), count / C::BLOCKS, x.at(0, b), &stage, n_blocks <= PREFETCHED, acc);
             }
         }
+        let row = out.cols().start + panel * ROWS;
         // SAFETY: the caller's tokens.
-        unsafe { PanelOut::new(out, row).store(0, &acc) };
+        unsafe { PanelOut::new(out, row).store(t, &acc) };
     }
 }
 
@@ -140,7 +179,7 @@ type Group<S> = [[StagedBlock<S>; STRETCH]; GROUP];
 /// Panels for many tokens: a stretch of a group of them is unpacked, then multiplied with all tokens.
 ///
 /// # Safety
-/// As for [`stream`], with as many tokens as `out` has.
+/// As for [`stream_groups`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
     let mut group: MaybeUninit<Group<C::Scales>> = MaybeUninit::uninit();
