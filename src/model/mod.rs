@@ -4,14 +4,14 @@ mod config;
 mod families;
 mod fingerprint;
 pub mod gguf;
-mod load;
+pub(crate) mod load;
 mod memory;
 mod tensors;
 pub(crate) mod weights;
 
-pub use config::{Config, Rope};
-pub use families::{FAMILIES, Family, RopeStyle};
+pub use config::{Config, Experts, LongFactors, Rope, Window, Yarn};
+pub use families::{FAMILIES, Family, Gate, HeadNorm, Layers, Norms, RopeStyle};
 pub use gguf::{Gguf, Metadata, OpenOptions, TensorInfo};
 pub use load::{LoadOptions, Model, registry};
 pub use memory::{BytesByType, KvPlan, MemoryPlan, WeightShare};
-pub use tensors::{LayerTensors, Tensors};
+pub use tensors::{FfnTensors, LayerTensors, MatrixTensor, Tensors};

@@ -108,7 +108,7 @@ fn the_small_model_is_read() {
     assert_eq!((config.d_ff, config.n_vocab, config.context_length, config.group()), (12, 16, 64, 2));
     assert_eq!((config.rope.base, config.rope.n_rot, config.rope.style), (5e5, 4, RopeStyle::Pairs));
     let tensors = Tensors::new(&file, &config).unwrap();
-    assert_eq!(tensors.layers[1].attn_output.name, "blk.1.attn_output.weight");
+    assert_eq!(tensors.layers[1].attn_output.weight.name, "blk.1.attn_output.weight");
     assert!(tensors.output.is_none());
 }
 
@@ -158,9 +158,49 @@ fn rotation_is_scaled_as_the_file_says() {
 
     let rope = load(&[Fill("rope_freqs.weight", &[2], 8.0), factor()]).unwrap().rope;
     assert_eq!(rope.factors, [8.0, 8.0]);
-    let mut frequencies = [1.0, 0.5];
-    rope.scale(&mut frequencies);
-    assert_eq!(frequencies, [0.03125, 0.015625]);
+    let plain = load(&[]).unwrap().rope.frequencies(64);
+    assert_eq!(plain, [1.0, 5e5_f64.powf(-0.5) as f32]);
+    assert_eq!(rope.frequencies(64), plain.iter().map(|f| f / 32.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn windows_limit_the_layers_that_the_file_names() {
+    let layers = |changes: &[Change]| {
+        let config = load(changes).unwrap();
+        (0..2).map(|i| config.window_of(i).map(|window| window.size)).collect::<Vec<_>>()
+    };
+    let size = || Set("attention.sliding_window", Value::U32(8));
+    let pattern = |value| Set("attention.sliding_window_pattern", value);
+    let list = |list: [bool; 2]| pattern(Value::Array(Array::Bool(list.to_vec())));
+    assert_eq!(layers(&[]), [None, None]);
+    assert_eq!(layers(&[Set("attention.sliding_window", Value::U32(0))]), [None, None]);
+    assert_eq!(layers(&[size()]), [Some(8), Some(8)], "as Mistral has it");
+    assert_eq!(layers(&[size(), pattern(Value::U32(2))]), [Some(8), None], "the last of two sees all");
+    assert_eq!(layers(&[size(), pattern(Value::U32(1))]), [None, None], "the last of one sees all");
+    assert_eq!(layers(&[size(), list([true, false])]), [Some(8), None]);
+    assert_eq!(layers(&[size(), list([false, true])]), [None, Some(8)]);
+    assert_eq!(load(&[size()]).unwrap().rope_of(1), Some(0));
+    let base = |base| load(&[size(), Set("rope.freq_base_swa", Value::F32(base))]);
+    assert_eq!(base(5e5).unwrap().ropes().count(), 1);
+    let error = base(100.0).unwrap_err().to_string();
+    assert!(error.contains("llama.rope.freq_base_swa is 100, another base than in other layers"), "{error}");
+}
+
+#[test]
+fn long_contexts_have_factors_of_their_own() {
+    let factors = |name, fill| Fill(name, &[2], fill);
+    let changes = [
+        factors("rope_factors_short.weight", 2.0),
+        factors("rope_factors_long.weight", 8.0),
+        Set("rope.scaling.original_context_length", Value::U32(32)),
+    ];
+    let rope = load(&changes).unwrap().rope;
+    let plain = load(&[]).unwrap().rope.frequencies(1);
+    for (context, factor) in [(1, 2.0), (32, 2.0), (33, 8.0), (64, 8.0)] {
+        assert_eq!(rope.frequencies(context), plain.iter().map(|f| f / factor).collect::<Vec<_>>(), "{context}");
+    }
+    let error = load(&changes[..2]).unwrap_err().to_string();
+    assert!(error.contains("llama.rope.scaling.original_context_length is missing"), "{error}");
 }
 
 #[test]
@@ -189,18 +229,24 @@ fn each_fault_is_named() {
         (Set("rope.dimension_count", int(8)), "llama.rope.dimension_count is 8"),
         (Set("rope.freq_base", Value::F32(0.0)), "llama.rope.freq_base is 0; it must be positive"),
         (Set("rope.freq_base", Value::F32(f32::NAN)), "llama.rope.freq_base is f32 NaN, not a finite number"),
-        (Set("rope.scaling.type", Value::String("yarn".into())), "llama.rope.scaling.type is \"yarn\", which rml does not run"),
+        (Set("rope.scaling.type", Value::String("dynamic".into())), "llama.rope.scaling.type is \"dynamic\", which rml does not run"),
         (Set("rope.scaling.factor", Value::F32(-1.0)), "llama.rope.scaling.factor is -1"),
         (Set("attention.layer_norm_rms_epsilon", Value::F32(0.0)), "layer_norm_rms_epsilon is 0; it must be positive"),
         (Unset("attention.layer_norm_rms_epsilon"), "layer_norm_rms_epsilon is missing"),
-        (Set("expert_count", int(8)), "llama.expert_count asks for 8 experts"),
+        (Set("expert_count", int(8)), "llama.expert_used_count is missing"),
+        (Set("expert_weights_norm", Value::Bool(false)), "llama.expert_weights_norm is false, which rml does not run"),
+        (Set("expert_weights_scale", Value::F32(2.5)), "llama.expert_weights_scale is 2.5"),
+        (Set("attention.scale", Value::F32(-1.0)), "llama.attention.scale is -1; it must be positive"),
+        (Set("attn_logit_softcapping", Value::F32(0.0)), "llama.attn_logit_softcapping is 0; it must be positive"),
         (Remove("token_embd.weight"), "llama.vocab_size is missing"),
         (Remove("output_norm.weight"), "tensor output_norm.weight is missing"),
         (Remove("blk.1.ffn_up.weight"), "tensor blk.1.ffn_up.weight is missing"),
         (Tensor("token_embd.weight", 0, &[8]), "token_embd.weight has the shape [8], where two dimensions"),
         (Tensor("blk.0.attn_q.weight", 0, &[24, 8]), "blk.0.attn_q.weight has the shape [24, 8], but the metadata asks for [8, 24]"),
         (Tensor("blk.0.attn_q.weight", 24, &[8, 24]), "tensor blk.0.attn_q.weight is stored as i8"),
-        (Tensor("blk.0.attn_q.bias", 0, &[24]), "tensor blk.0.attn_q.bias has no place in architecture llama"),
+        (Tensor("blk.0.attn_q.bias", 0, &[23]), "tensor blk.0.attn_q.bias has the shape [23], but the metadata asks for [24]"),
+        (Tensor("blk.0.attn_q_norm.weight", 0, &[6]), "tensor blk.0.attn_q_norm.weight has no place in architecture llama"),
+        (Tensor("rope_factors_long.weight", 0, &[2]), "tensors rope_factors_short.weight and rope_factors_long.weight come together"),
         (Tensor("rope_freqs.weight", 0, &[3]), "rope_freqs.weight has the shape [3] in f32, where [2] in f32 is needed"),
         (Tensor("rope_freqs.weight", 1, &[2]), "rope_freqs.weight has the shape [2] in f16"),
         (Fill("rope_freqs.weight", &[2], 0.0), "rope_freqs.weight holds 0 at 0"),
