@@ -333,7 +333,7 @@ fn a_path_leads_to_one_model_or_says_why_not() {
     assert_eq!(fetcher.resolve(&path("one")).unwrap(), dir.path().join("one/a.gguf"));
     for (name, reason) in [
         ("two", "several models; name one of a.gguf, b.GGUF"),
-        ("none", "holds no .gguf file"),
+        ("none", "holds neither a .gguf file nor config.json"),
         ("hf", "convert the model to GGUF"),
         ("missing.gguf", "no such file or directory; a model is a .gguf file"),
     ] {

@@ -6,7 +6,7 @@ use minijinja::{Environment, ErrorKind, Value};
 use serde_json::Value as Json;
 
 use super::python;
-use super::tokenizer::{Encode, Tokenizer};
+use super::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
 /// What `strftime_now` tells.
@@ -220,10 +220,5 @@ impl Tokenizer {
         }
         marked.push_str(&text[from..]);
         marked
-    }
-
-    /// Tokens of a prompt with special tokens parsed, `mark` taken out of the text between them.
-    fn encode_marked(&self, prompt: &str, mark: char) -> Result<Vec<u32>> {
-        self.encode_with(prompt, Encode { add_special: false, parse_special: true }, |plain| plain.replace(mark, ""))
     }
 }
