@@ -1,6 +1,7 @@
 //! Text: tokens, chat templates, and streams of characters.
 
 mod charsmap;
+mod chat;
 mod encoder;
 mod pretokenizer;
 mod python;
@@ -12,7 +13,8 @@ mod vocabulary;
 pub(crate) use charsmap::is_sound as is_sound_charsmap;
 pub(crate) use pretokenizer::pre_tokenizer_name;
 pub use stream::{StopStrings, StreamDecoder};
-pub use template::{ChatTemplate, Now, RenderOptions, encode_chat};
+pub use chat::{THINKING, encode_chat};
+pub use template::{ChatTemplate, Now, RenderOptions, template_of};
 pub use tokenizer::{Encode, Tokenizer};
 pub(crate) use vocabulary::END_IDS;
 pub use vocabulary::{TokenType, Vocabulary, VocabularyKind};
