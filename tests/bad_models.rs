@@ -115,7 +115,7 @@ fn each_fault_is_named_at_load() {
     let faults: [(&str, Change, &str); 17] = [
         ("no-q", |d| d.remove("blk.0.attn_q.weight"), "tensor blk.0.attn_q.weight is missing"),
         ("no-norm", |d| d.remove("output_norm.weight"), "tensor output_norm.weight is missing"),
-        ("no-tensors", |d| d.tensors.clear(), "this file holds only a vocabulary, no weights"),
+        ("no-tensors", |d| d.tensors.clear(), "holds only a vocabulary, no weights"),
         (
             "wide-k",
             |d| d.tensor("blk.1.attn_k.weight", F32, &[32, 32], vec![0; 4096]),

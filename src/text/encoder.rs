@@ -6,7 +6,8 @@ use tokenizers::models::bpe::BPE;
 use tokenizers::models::unigram::Unigram;
 use tokenizers::models::wordpiece::WordPiece;
 use tokenizers::normalizers::unicode::NFC;
-use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled, Replace, Sequence as Normalizers, Strip};
+use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled, Replace, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -87,10 +88,6 @@ fn isolated(pattern: &str) -> Result<PreTokenizerWrapper> {
     split.map(PreTokenizerWrapper::Split).map_err(build_error)
 }
 
-fn replace(what: &str, with: &str) -> Result<NormalizerWrapper> {
-    Replace::new(what, with).map(NormalizerWrapper::Replace).map_err(build_error)
-}
-
 fn byte_level(vocabulary: &mut Vocabulary) -> Result<(Encoder, Option<String>)> {
     let (pre, warning) = pre_tokenizer(vocabulary.pre.as_deref());
     let ids = ids(&vocabulary.tokens);
@@ -126,14 +123,14 @@ fn sentence_piece(vocabulary: &Vocabulary) -> Result<Encoder> {
     // The sort is stable, so pairs of one token stay in the order of their cuts.
     merges.sort_by(|a, b| b.0.total_cmp(&a.0));
     let merges = merges.into_iter().map(|(_, a, b)| (a, b)).collect();
-    with_spaces_signed(characters(ids, merges, vocabulary)?)
+    normalized(characters(ids, merges, vocabulary)?, vocabulary)
 }
 
 /// Gemma 4: merges of characters. Pieces end at line breaks, as merges have none.
 fn merges(vocabulary: &mut Vocabulary) -> Result<Encoder> {
     let ids = ids(&vocabulary.tokens);
     let merges = checked_merges(vocabulary, &ids)?;
-    let mut encoder = with_spaces_signed(characters(ids, merges, vocabulary)?)?;
+    let mut encoder = normalized(characters(ids, merges, vocabulary)?, vocabulary)?;
     encoder.with_pre_tokenizer(Some(isolated(r"[^\n]+|[\n]+")?));
     Ok(encoder)
 }
@@ -147,8 +144,21 @@ fn characters(ids: ahash::AHashMap<String, u32>, merges: Vec<(String, String)>, 
     Ok(Encoder::new(builder.build().map_err(build_error)?))
 }
 
-fn with_spaces_signed(mut encoder: Encoder) -> Result<Encoder> {
-    encoder.with_normalizer(Some(replace(" ", SPACE)?)).map_err(build_error)?;
+/// What SentencePiece does to text first; the space in front comes later.
+fn normalized(mut encoder: Encoder, vocabulary: &Vocabulary) -> Result<Encoder> {
+    let mut steps = Vec::new();
+    if !vocabulary.charsmap.is_empty() {
+        steps.push(NormalizerWrapper::Precompiled(Precompiled::from(&vocabulary.charsmap).map_err(build_error)?));
+    }
+    if vocabulary.remove_extra_whitespaces {
+        // Spaces alone: other white space is left as it is.
+        for (what, with) in [(r"\A +| +\z", ""), (" {2,}", " ")] {
+            let replace = Replace::new(ReplacePattern::Regex(what.to_owned()), with).map_err(build_error)?;
+            steps.push(NormalizerWrapper::Replace(replace));
+        }
+    }
+    steps.push(NormalizerWrapper::Replace(Replace::new(" ", SPACE).map_err(build_error)?));
+    encoder.with_normalizer(Some(Normalizers::new(steps))).map_err(build_error)?;
     Ok(encoder)
 }
 
@@ -156,19 +166,7 @@ fn unigram(vocabulary: &Vocabulary) -> Result<Encoder> {
     let pieces = vocabulary.tokens.iter().cloned().zip(vocabulary.scores.iter().map(|&s| f64::from(s))).collect();
     let has_bytes = vocabulary.types.contains(&TokenType::Byte);
     let model = Unigram::from(pieces, vocabulary.unk.map(|id| id as usize), has_bytes).map_err(build_error)?;
-    let mut steps = Vec::new();
-    if !vocabulary.charsmap.is_empty() {
-        steps.push(NormalizerWrapper::Precompiled(Precompiled::from(&vocabulary.charsmap).map_err(build_error)?));
-    }
-    if vocabulary.remove_extra_whitespaces {
-        steps.push(NormalizerWrapper::StripNormalizer(Strip::new(true, true)));
-        let runs = tokenizers::normalizers::replace::ReplacePattern::Regex(" {2,}".to_owned());
-        steps.push(NormalizerWrapper::Replace(Replace::new(runs, " ").map_err(build_error)?));
-    }
-    steps.push(replace(" ", SPACE)?);
-    let mut encoder = Encoder::new(model);
-    encoder.with_normalizer(Some(Normalizers::new(steps))).map_err(build_error)?;
-    Ok(encoder)
+    normalized(Encoder::new(model), vocabulary)
 }
 
 /// GGUF marks starts of words, the crate their continuations.

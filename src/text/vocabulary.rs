@@ -82,9 +82,9 @@ pub struct Vocabulary {
     /// Not byte-level: whether text after a special token gets a space in front too, and white space behind such a token is
     /// dropped, as Phi-3 was trained.
     pub phi3: bool,
-    /// Unigram: whether runs of spaces count as one, and none at the ends.
+    /// Not byte-level: whether runs of spaces count as one, and none at the ends.
     pub remove_extra_whitespaces: bool,
-    /// Unigram: SentencePiece's map of characters.
+    /// Not byte-level: SentencePiece's map of characters.
     pub charsmap: Vec<u8>,
 }
 
@@ -137,7 +137,7 @@ impl Vocabulary {
             add_eos: flag("add_eos_token", matches!(kind, Unigram | WordPiece))?,
             add_space_prefix: flag("add_space_prefix", matches!(kind, SentencePiece | Unigram))?,
             phi3: phi3 && kind == SentencePiece,
-            remove_extra_whitespaces: kind == Unigram && flag("remove_extra_whitespaces", false)?,
+            remove_extra_whitespaces: flag("remove_extra_whitespaces", false)?,
             charsmap: charsmap(meta)?,
             tokens,
         })

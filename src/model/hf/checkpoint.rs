@@ -42,7 +42,7 @@ impl Checkpoint {
         let index = Index::read(dir)?;
         let paths = match &index {
             Some(index) => index.files.iter().map(|file| dir.join(file)).collect(),
-            None => vec![single(dir)?],
+            None => single(dir)?.into_iter().collect(),
         };
         let mut checkpoint = Checkpoint { paths, files: Vec::new(), tensors: Vec::new() };
         let mut homes: BTreeMap<String, usize> = BTreeMap::new();
@@ -71,11 +71,11 @@ impl Checkpoint {
     }
 }
 
-/// The one file of a directory without an index.
-fn single(dir: &Path) -> Result<PathBuf> {
+/// The one file of a directory without an index; `None` if it holds only a vocabulary.
+fn single(dir: &Path) -> Result<Option<PathBuf>> {
     let path = dir.join(SINGLE);
     if path.exists() {
-        return Ok(path);
+        return Ok(Some(path));
     }
     let entries = std::fs::read_dir(dir).map_err(|source| Error::Io { path: dir.to_owned(), action: "read", source })?;
     let names: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
@@ -85,7 +85,7 @@ fn single(dir: &Path) -> Result<PathBuf> {
     } else if of(&["bin", "pt", "pth"]) > 0 {
         "the weights are PyTorch's .bin files, which can hold programs and are not read; save the model as safetensors".to_owned()
     } else {
-        format!("the directory holds no weights; fetch {SINGLE} into it")
+        return Ok(None);
     };
     Err(malformed(dir, why))
 }

@@ -55,6 +55,7 @@ pub(super) struct Tensors {
 pub(super) fn translate(checkpoint: Checkpoint, model: &Translated, config: &Path) -> Result<Tensors> {
     let Checkpoint { paths, files, tensors } = checkpoint;
     let mut out = Tensors { infos: Vec::new(), shards: files, paths };
+    let has_weights = !tensors.is_empty();
     let mut experts: BTreeMap<String, BTreeMap<usize, Stored>> = BTreeMap::new();
     for tensor in tensors {
         match target(&tensor.name, model) {
@@ -74,7 +75,7 @@ pub(super) fn translate(checkpoint: Checkpoint, model: &Translated, config: &Pat
     for (name, parts) in experts {
         out.stack(name, parts, model.sizes.n_experts)?;
     }
-    for (name, numbers) in &model.vectors {
+    for (name, numbers) in model.vectors.iter().filter(|_| has_weights) {
         let made = Given(numbers.clone());
         out.made(name.clone(), TensorType::from(Format::F32), vec![numbers.len()], config, Box::new(made));
     }
@@ -83,7 +84,7 @@ pub(super) fn translate(checkpoint: Checkpoint, model: &Translated, config: &Pat
         return Err(malformed(config, format!("two tensors of the files are {} in GGUF; fetch the files again", twice.name)));
     }
     // A head that the file does not tie and does not have would silently be the embedding.
-    if !model.sizes.tied && !out.infos.iter().any(|t| t.name == "output.weight") {
+    if has_weights && !model.sizes.tied && !out.infos.iter().any(|t| t.name == "output.weight") {
         return Err(malformed(
             config,
             "tensor lm_head.weight is missing, and tie_word_embeddings does not say that the embedding serves; fetch the files again",

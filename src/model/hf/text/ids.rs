@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 
 use super::super::fields::Fields;
+use super::sentencepiece::SentencePiece;
 use super::vocabulary::Tokens;
 use crate::Result;
 use crate::model::gguf::{Array, Value};
@@ -23,7 +24,7 @@ pub(super) struct SpecialIds {
 }
 
 impl SpecialIds {
-    pub(super) fn read(dir: &Path, config: &Fields, tokenizer: &Fields, tokens: &Tokens) -> Result<Self> {
+    pub(super) fn read(dir: &Path, config: &Fields, around: &Around, tokens: &Tokens) -> Result<Self> {
         let of_tokenizer = Fields::read(&dir.join("tokenizer_config.json"))?;
         let map = Fields::read(&dir.join("special_tokens_map.json"))?;
         let generation = Fields::read(&dir.join("generation_config.json"))?;
@@ -42,15 +43,14 @@ impl SpecialIds {
             Ok(ids)
         };
         let id = |key: &str, of_config: &str| -> Result<Option<u32>> { Ok(spelled(key).or(numbers(of_config)?.first().copied())) };
-        let around = Around::read(tokenizer, tokens);
         let flag = |key: &str| of_tokenizer.as_ref().map(|f| f.bool(key)).transpose().map(Option::flatten);
         let mut ids = SpecialIds {
             bos: around.first.or(id("bos_token", "bos_token_id")?),
             eos: id("eos_token", "eos_token_id")?.or(around.last),
-            unk: spelled("unk_token"),
+            unk: spelled("unk_token").or(around.unk),
             pad: id("pad_token", "pad_token_id")?,
-            add_bos: flag("add_bos_token")?.unwrap_or(around.first.is_some()),
-            add_eos: flag("add_eos_token")?.unwrap_or(around.last.is_some()),
+            add_bos: flag("add_bos_token")?.unwrap_or(around.adds_first),
+            add_eos: flag("add_eos_token")?.unwrap_or(around.adds_last),
             ends: Vec::new(),
         };
         for end in ids.eos.into_iter().chain(numbers("eos_token_id")?) {
@@ -83,15 +83,19 @@ fn token_text(value: &Json) -> Option<&str> {
     value.as_str().or_else(|| value["content"].as_str())
 }
 
-/// The tokens that `post_processor` puts around a text.
+/// The tokens that the tokenizer itself puts around a text, or knows.
 #[derive(Default)]
-struct Around {
+pub(super) struct Around {
     first: Option<u32>,
     last: Option<u32>,
+    unk: Option<u32>,
+    adds_first: bool,
+    adds_last: bool,
 }
 
 impl Around {
-    fn read(json: &Fields, tokens: &Tokens) -> Self {
+    /// What `post_processor` says.
+    pub(super) fn of_json(json: &Fields, tokens: &Tokens) -> Self {
         fn single(part: &Json) -> Option<&Vec<Json>> {
             match part["type"].as_str()? {
                 "TemplateProcessing" => part["single"].as_array(),
@@ -101,6 +105,13 @@ impl Around {
         }
         let Some(template) = json.get("post_processor").and_then(single) else { return Around::default() };
         let special = |item: Option<&Json>| item.and_then(|i| i["SpecialToken"]["id"].as_str()).and_then(|text| tokens.id(text));
-        Around { first: special(template.first()), last: special(template.last()) }
+        let (first, last) = (special(template.first()), special(template.last()));
+        Around { first, last, unk: None, adds_first: first.is_some(), adds_last: last.is_some() }
+    }
+
+    /// The numbers of the file; models of merges begin a text, others end it, unless `tokenizer_config.json` says otherwise.
+    pub(super) fn of_sentence_piece(model: &SentencePiece, tokens: &Tokens) -> Self {
+        let id = |id: i64| u32::try_from(id).ok().filter(|&id| (id as usize) < tokens.len());
+        Around { first: id(model.bos), last: id(model.eos), unk: id(model.unk), adds_first: !model.unigram, adds_last: model.unigram }
     }
 }

@@ -3,10 +3,12 @@
 //! Source: the serialized form of the crate `tokenizers`; for what GGUF makes of it, `gguf` and the converter of llama.cpp.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use serde_json::Value as Json;
 
-use super::super::fields::Fields;
+use super::super::fields::{Fields, malformed};
+use super::sentencepiece::SentencePiece;
 use crate::Result;
 use crate::model::gguf::{Array, Value};
 use crate::text::{is_sound_charsmap, pre_tokenizer_name};
@@ -45,6 +47,7 @@ pub(super) struct Tokens {
     /// Whether a text gets a space in front.
     space_prefix: bool,
     charsmap: Option<Vec<u8>>,
+    remove_extra_whitespaces: bool,
     index: HashMap<String, u32>,
 }
 
@@ -59,41 +62,15 @@ impl Tokens {
         let added = added(json)?;
         let mut types: HashMap<u32, i32> = HashMap::new();
         for token in &added {
-            entries.retain_or_insert(token);
+            entries.texts.insert(token.id, token.content.clone());
             types.insert(token.id, if token.special { CONTROL } else { USER_DEFINED });
         }
         if let Some(unk) = unknown(&model, &entries)? {
             types.insert(unk, UNKNOWN);
         }
-        let n = entries.texts.keys().max().map_or(0, |&id| id as usize + 1);
-        // Ids are numbers of a file, and each missing one below the largest costs memory.
-        if n > 2 * entries.texts.len() + 4096 {
-            return Err(json.wrong("added_tokens or model.vocab", &format!("has the id {}, far beyond the number of tokens", n - 1)));
-        }
-        let mut tokens = Tokens {
-            model: kind,
-            texts: Vec::with_capacity(n),
-            types: Vec::with_capacity(n),
-            scores: Vec::new(),
-            merges: Vec::new(),
-            pre: None,
-            space_prefix: false,
-            charsmap: None,
-            index: HashMap::new(),
-        };
-        for id in 0..n as u32 {
-            let (text, given) = match entries.texts.remove(&id) {
-                Some(text) => (text, types.get(&id).copied()),
-                None => (format!("[PAD{id}]"), Some(UNUSED)),
-            };
-            let fallback = if kind != Model::Gpt2 && is_byte(&text) { BYTE } else { NORMAL };
-            tokens.index.entry(text.clone()).or_insert(id);
-            tokens.types.push(given.unwrap_or(fallback));
-            tokens.texts.push(text);
-        }
+        let mut tokens = Tokens::collect(kind, entries, &types).map_err(|id| too_far(json, id))?;
         match kind {
-            Model::T5 => tokens.scores = (0..n as u32).map(|id| entries.scores.get(&id).copied().unwrap_or(0.0)).collect(),
-            Model::Bert => {}
+            Model::T5 | Model::Bert => {}
             Model::Gpt2 | Model::Llama => tokens.merges = merges(&model)?,
         }
         if kind == Model::Llama {
@@ -105,6 +82,70 @@ impl Tokens {
         if kind == Model::Gpt2 {
             let whole_words = model.bool("ignore_merges")?.unwrap_or(false);
             tokens.pre = patterns(json).and_then(|patterns| pre_tokenizer_name(&patterns, normal_form(json).as_deref(), whole_words));
+        }
+        Ok(tokens)
+    }
+
+    /// The tokens of a `tokenizer.model`, and of the files that add some.
+    pub(super) fn of_sentence_piece(dir: &Path, path: &Path, model: &SentencePiece) -> Result<Self> {
+        let mut entries = Entries { texts: HashMap::new(), scores: HashMap::new() };
+        let mut types: HashMap<u32, i32> = HashMap::new();
+        for (id, piece) in (0..).zip(&model.pieces) {
+            entries.texts.insert(id, piece.text.clone());
+            entries.scores.insert(id, piece.score);
+            types.insert(id, piece.kind);
+        }
+        for (id, text, kind) in added_beside(dir)? {
+            // A normal piece of this text and id stays what it is.
+            if entries.texts.insert(id, text.clone()).as_ref() != Some(&text) || kind == CONTROL {
+                types.insert(id, kind);
+            }
+        }
+        let kind = if model.unigram { Model::T5 } else { Model::Llama };
+        let far = |id| malformed(dir, format!("an added token has the id {id}, far beyond the number of tokens; fetch the files again"));
+        let mut tokens = Tokens::collect(kind, entries, &types).map_err(far)?;
+        tokens.space_prefix = model.add_dummy_prefix;
+        tokens.remove_extra_whitespaces = model.remove_extra_whitespaces;
+        if !model.charsmap.is_empty() {
+            if !is_sound_charsmap(&model.charsmap) {
+                return Err(malformed(path, "its map of characters points beyond its end; the file is damaged, fetch it again"));
+            }
+            tokens.charsmap = Some(model.charsmap.clone());
+        }
+        Ok(tokens)
+    }
+
+    /// Tokens in order of their ids, which may leave gaps; an id far beyond their number is the error.
+    fn collect(model: Model, mut entries: Entries, types: &HashMap<u32, i32>) -> std::result::Result<Self, u32> {
+        let n = entries.texts.keys().max().map_or(0, |&id| id as usize + 1);
+        // Ids are numbers of a file, and each missing one below the largest costs memory.
+        if n > 2 * entries.texts.len() + 4096 {
+            return Err((n - 1) as u32);
+        }
+        let mut tokens = Tokens {
+            model,
+            texts: Vec::with_capacity(n),
+            types: Vec::with_capacity(n),
+            scores: Vec::new(),
+            merges: Vec::new(),
+            pre: None,
+            space_prefix: false,
+            charsmap: None,
+            remove_extra_whitespaces: false,
+            index: HashMap::new(),
+        };
+        if !entries.scores.is_empty() {
+            tokens.scores = (0..n as u32).map(|id| entries.scores.get(&id).copied().unwrap_or(0.0)).collect();
+        }
+        for id in 0..n as u32 {
+            let (text, given) = match entries.texts.remove(&id) {
+                Some(text) => (text, types.get(&id).copied()),
+                None => (format!("[PAD{id}]"), Some(UNUSED)),
+            };
+            let fallback = if model != Model::Gpt2 && is_byte(&text) { BYTE } else { NORMAL };
+            tokens.index.entry(text.clone()).or_insert(id);
+            tokens.types.push(given.unwrap_or(fallback));
+            tokens.texts.push(text);
         }
         Ok(tokens)
     }
@@ -163,6 +204,7 @@ impl Tokens {
         }
         if self.model != Model::Gpt2 {
             put("add_space_prefix", Value::Bool(self.space_prefix));
+            put("remove_extra_whitespaces", Value::Bool(self.remove_extra_whitespaces));
         }
         if let Some(map) = self.charsmap {
             put("precompiled_charsmap", Value::Array(Array::U8(map)));
@@ -170,17 +212,36 @@ impl Tokens {
     }
 }
 
+fn too_far(json: &Fields, id: u32) -> crate::Error {
+    json.wrong("added_tokens or model.vocab", &format!("has the id {id}, far beyond the number of tokens"))
+}
+
+/// Tokens that stand beside a `tokenizer.model`: in `added_tokens.json`, and in `tokenizer_config.json`, which knows more of each.
+fn added_beside(dir: &Path) -> Result<Vec<(u32, String, i32)>> {
+    let mut added = Vec::new();
+    if let Some(file) = Fields::read(&dir.join("added_tokens.json"))? {
+        for text in file.keys() {
+            added.push((file.required(text, file.u32(text)?)?, text.to_owned(), USER_DEFINED));
+        }
+    }
+    if let Some(file) = Fields::read(&dir.join("tokenizer_config.json"))?
+        && let Some(list) = file.object("added_tokens_decoder")?
+    {
+        for key in list.keys() {
+            let token = list.required(key, list.object(key)?)?;
+            let (Ok(id), Some(text)) = (key.parse(), token.str("content")?) else {
+                return Err(list.wrong(key, "is no token with an id and content"));
+            };
+            added.push((id, text.to_owned(), if token.bool("special")?.unwrap_or(false) { CONTROL } else { USER_DEFINED }));
+        }
+    }
+    Ok(added)
+}
+
 /// Texts and scores by id.
 struct Entries {
     texts: HashMap<u32, String>,
     scores: HashMap<u32, f32>,
-}
-
-impl Entries {
-    /// An added token is often in the vocabulary already.
-    fn retain_or_insert(&mut self, token: &Added) {
-        self.texts.insert(token.id, token.content.clone());
-    }
 }
 
 struct Added {
