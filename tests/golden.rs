@@ -6,7 +6,7 @@ mod compare;
 
 use std::path::PathBuf;
 
-use compare::{best, first_difference, ids, kl, load, mean, read_f32, read_json, run, runnable};
+use compare::{best, first_difference, ids, kl, load, mean, nmse, read_f32, read_json, rows, run, runnable};
 use rml::decode::KvType;
 use rml::text::Encode;
 
@@ -59,16 +59,6 @@ fn fixtures() -> (Vec<Sequence>, Vec<Fixture>) {
         })
         .collect();
     (sequences, fixtures)
-}
-
-/// The rows at these positions, one after the other.
-fn rows(logits: &[f32], n_vocab: usize, positions: &[usize]) -> Vec<f32> {
-    positions.iter().flat_map(|p| &logits[p * n_vocab..][..n_vocab]).copied().collect()
-}
-
-fn nmse(expected: &[f32], got: &[f32]) -> f64 {
-    let error: f64 = expected.iter().zip(got).map(|(a, b)| f64::from(a - b).powi(2)).sum();
-    error / expected.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
 }
 
 #[test]

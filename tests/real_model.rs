@@ -2,6 +2,7 @@
 //!
 //! The model is the file that `RML_TEST_MODEL` names, else the one that `rml-chat` keeps in its cache, fetched if need be.
 
+#[allow(dead_code, reason = "each test takes a part")]
 mod compare;
 
 use std::io::Write;

@@ -32,6 +32,8 @@ pub fn sit(table: &KernelTable, owner: &str, only: &str) -> Report {
     slot(exam, owner, &table.softmax, exam::softmax);
     slot(exam, owner, &table.silu_mul, exam::silu_mul);
     slot(exam, owner, &table.gelu_mul, exam::gelu_mul);
+    slot(exam, owner, &table.limited_mul, exam::limited_mul);
+    slot(exam, owner, &table.soft_cap, exam::soft_cap);
     slot(exam, owner, &table.add, exam::add);
     for format in Format::ALL {
         for &(_, kernel) in table.matmul(format).iter().filter(|(of, _)| *of == owner) {

@@ -50,6 +50,8 @@ impl KernelTable {
             softmax: Slot::new(NAME, softmax::softmax),
             silu_mul: Slot::new(NAME, gate::silu_mul),
             gelu_mul: Slot::new(NAME, gate::gelu_mul),
+            limited_mul: Slot::new(NAME, gate::limited_mul),
+            soft_cap: Slot::new(NAME, gate::soft_cap),
             add: Slot::new(NAME, gate::add),
             block_max: Slot::new(NAME, sampling::block_max),
             at_least: Slot::new(NAME, sampling::at_least),

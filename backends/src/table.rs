@@ -55,6 +55,8 @@ pub type MergeSpans = fn(so_far: &mut SpanState<'_>, span: &SpanState<'_>);
 pub type Softmax = fn(x: &mut [f32]);
 /// `gate = act(gate) * up`, in place. Both (n).
 pub type GatedActivation = fn(gate: &mut [f32], up: &[f32]);
+/// `x = cap * tanh(x / cap)`, in place. (n)
+pub type SoftCap = fn(x: &mut [f32], cap: f32);
 /// `acc += x`. Both (n).
 pub type Add = fn(acc: &mut [f32], x: &[f32]);
 /// The largest logit of each block of 64; false if one is not finite. `x` is (n), `out` is (n.div_ceil(64)).
@@ -91,6 +93,10 @@ pub struct KernelTable {
     pub silu_mul: Slot<GatedActivation>,
     /// `gelu(gate) * up`, tanh form.
     pub gelu_mul: Slot<GatedActivation>,
+    /// The gate of gpt-oss.
+    pub limited_mul: Slot<GatedActivation>,
+    /// What keeps logits within limits.
+    pub soft_cap: Slot<SoftCap>,
     /// Residual addition.
     pub add: Slot<Add>,
     /// Sampling: the largest logit of each block.
@@ -146,6 +152,8 @@ impl KernelTable {
             softmax,
             silu_mul,
             gelu_mul,
+            limited_mul,
+            soft_cap,
             add,
             block_max,
             at_least,

@@ -78,6 +78,14 @@ impl<'a> TileMut<'a> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.cols.len()) }
     }
 
+    /// Some of the rows.
+    pub fn rows(&mut self, rows: Range<usize>) -> TileMut<'_> {
+        assert!(rows.start <= rows.end && rows.end <= self.m, "rows {rows:?} of a tile of {}", self.m);
+        // A tile of no rows may start behind the matrix.
+        let start = self.start.wrapping_add(rows.start * self.stride);
+        TileMut { start, stride: self.stride, m: rows.len(), cols: self.cols.clone(), matrix: PhantomData }
+    }
+
     /// Row `i` to write and row `j` to read. (cols)
     pub fn two_rows(&mut self, i: usize, j: usize) -> (&mut [f32], &[f32]) {
         assert!(i < self.m && j < self.m && i != j, "rows {i} and {j} of a tile of {}", self.m);
@@ -105,6 +113,15 @@ mod tests {
             to.copy_from_slice(&[(4 * i + 1) as f32, (4 * i + 2) as f32]);
         }
         assert!(matrix.iter().enumerate().all(|(i, &x)| x == i as f32), "{matrix:?}");
+    }
+
+    #[test]
+    fn some_rows_are_those_of_the_tile() {
+        let mut matrix: Vec<f32> = (0..12).map(|i| i as f32).collect();
+        let mut tile = TileMut::columns(&mut matrix, 3, 4, 1..3);
+        let mut some = tile.rows(1..3);
+        assert_eq!((some.m(), some.cols(), some.row(1).to_vec()), (2, 1..3, vec![9.0, 10.0]));
+        assert_eq!(tile.rows(3..3).m(), 0);
     }
 
     #[test]

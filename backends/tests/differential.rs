@@ -207,7 +207,7 @@ proptest! {
                 _ => KvHead::I8 { k: &k8, v: &v8, k_scale: &k_scale, v_scale: &v_scale },
             };
             for span in 0..(first + m).div_ceil(KEY_SPAN) {
-                let span = AttendSpan { q: &q, q_stride, m, g, d, kv, first, window, span, scale: 0.3 };
+                let span = AttendSpan { q: &q, q_stride, m, g, d, kv, first, window, span, scale: 0.3, cap: (seed % 3 == 0).then_some(2.0) };
                 let run = |attend: rml_backends::table::Attend| {
                     let (mut out, mut max, mut sum) = (vec![f32::NAN; m * g * d], vec![f32::NAN; m * g], vec![f32::NAN; m * g]);
                     attend(&span, &mut SpanState { out: &mut out, max: &mut max, sum: &mut sum });
@@ -229,12 +229,16 @@ proptest! {
             let r = &mut Random(seed);
             let (x, y) = (r.floats(n, fill), r.floats(n, fill2));
             let fail = |what: &str, e: String| TestCaseError::fail(format!("{name} {what} n {n} seed {seed} fill {fill} {fill2}: {e}"));
-            for (what, a, b) in [("silu", table.silu_mul.get(), reference.silu_mul.get()), ("gelu", table.gelu_mul.get(), reference.gelu_mul.get()), ("add", table.add.get(), reference.add.get())] {
+            for (what, a, b) in [("silu", table.silu_mul.get(), reference.silu_mul.get()), ("gelu", table.gelu_mul.get(), reference.gelu_mul.get()), ("limited", table.limited_mul.get(), reference.limited_mul.get()), ("add", table.add.get(), reference.add.get())] {
                 let (mut got, mut want) = (x.clone(), x.clone());
                 a(&mut got, &y);
                 b(&mut want, &y);
                 same(&got, &want).map_err(|e| fail(what, e))?;
             }
+            let (mut got, mut want) = (x.clone(), x.clone());
+            table.soft_cap.get()(&mut got, 3.0);
+            reference.soft_cap.get()(&mut want, 3.0);
+            same(&got, &want).map_err(|e| fail("soft_cap", e))?;
             let (mut got, mut want) = (x.clone(), x.clone());
             table.softmax.get()(&mut got);
             reference.softmax.get()(&mut want);

@@ -97,7 +97,7 @@ impl Attention {
         };
         let scale = 1.0 / (d as f32).sqrt();
         let (window, span) = (usize::MAX, self.turn);
-        let span = AttendSpan { q: &self.q, q_stride: g * d, m, g, d, kv, first, window, span, scale };
+        let span = AttendSpan { q: &self.q, q_stride: g * d, m, g, d, kv, first, window, span, scale, cap: None };
         kernel(&span, &mut SpanState { out: &mut self.out, max: &mut self.max, sum: &mut self.sum });
         black_box(&self.out);
     }

@@ -115,7 +115,8 @@ fn rope(c: &mut Criterion, setting: &Setting) {
 fn gates(c: &mut Criterion, setting: &Setting) {
     let silu: (_, Vec<(_, GatedActivation)>) = ("silu_mul", setting.owners(|t| t.silu_mul));
     let gelu = ("gelu_mul", setting.owners(|t| t.gelu_mul));
-    for (name, owners) in [silu, gelu] {
+    let limited = ("limited_mul", setting.owners(|t| t.limited_mul));
+    for (name, owners) in [silu, gelu, limited] {
         let mut group = group(c, name);
         for n in setting.sizes(|s| s.d_ff) {
             group.throughput(Throughput::Elements(n as u64));

@@ -9,12 +9,13 @@ use std::ops::Range;
 pub use crate::append::append;
 use crate::append::{key_index, scale_index};
 use crate::exp::exp;
+use crate::gate::soft_cap;
 use crate::kv::{AttendSpan, KEY_BLOCK, KEY_SPAN, KvHead, SpanState};
 use crate::lanes::{self, LANES};
 
 /// Attends over one span, see [`AttendSpan`] and [`SpanState`].
 ///
-/// - Formula: for each block of keys: `s = scale * (q . k)`, `m` their largest, `p = exp(s - m)`, `l = sum p`,
+/// - Formula: for each block of keys: `s = scale * (q . k)`, kept within `cap` if there is one, `m` their largest, `p = exp(s - m)`, `l = sum p`,
 ///   `o = sum p v`; then blocks fold in order as [`merge_spans`] says.
 /// - Shapes: see [`AttendSpan`].
 /// - Requires: keys `0 ..= first + m - 1` were appended.
@@ -49,6 +50,9 @@ fn attend_block(span: &AttendSpan<'_>, q: &[f32], keys: Range<usize>, out: &mut 
     let p = &mut p[..keys.len()];
     for (p, t) in p.iter_mut().zip(keys.clone()) {
         *p = score(span, q, t) * span.scale;
+    }
+    if let Some(cap) = span.cap {
+        soft_cap(p, cap);
     }
     let block_max = lanes::max(p);
     let mut acc = [0.0_f32; LANES];
@@ -149,6 +153,23 @@ pub fn merge_spans(so_far: &mut SpanState<'_>, span: &SpanState<'_>) {
     }
 }
 
+/// Adds a score without a value to each row: its share of the softmax goes nowhere. Source: `attn_sinks` of gpt-oss.
+///
+/// - Formula: [`merge_spans`] with a state of maximum `sinks[r % g]`, sum 1 and output 0.
+/// - Shapes: `state` as [`SpanState`]; `sinks` (g), one for each query head of the group.
+/// - Requires: all spans are merged.
+/// - Numerics: those of the merge.
+/// - Cost: one pass, two exponentials a row.
+pub fn sink(state: &mut SpanState<'_>, sinks: &[f32]) {
+    let d = head_size(state);
+    for (r, out) in state.out.chunks_exact_mut(d).enumerate() {
+        match Fold::new(&mut state.max[r], &mut state.sum[r], sinks[r % sinks.len()], 1.0) {
+            Fold::Mix(a, _) => out.iter_mut().for_each(|out| *out *= a),
+            Fold::Keep | Fold::Replace => {}
+        }
+    }
+}
+
 /// Makes the state of all spans the result of attention.
 ///
 /// - Formula: `out = out * (1 / sum)`
@@ -189,7 +210,7 @@ mod tests {
         let new = || (vec![f32::NAN; 1], vec![f32::NAN; 1], vec![f32::NAN; 1]);
         let attend_span = |span| {
             let (mut out, mut max, mut sum) = new();
-            let span = AttendSpan { q: &[1.0], q_stride: 1, m: 1, g: 1, d: 1, kv, first, window, span, scale: 1.0 };
+            let span = AttendSpan { q: &[1.0], q_stride: 1, m: 1, g: 1, d: 1, kv, first, window, span, scale: 1.0, cap: None };
             attend(&span, &mut SpanState { out: &mut out, max: &mut max, sum: &mut sum });
             (out, max, sum)
         };
@@ -226,7 +247,10 @@ mod tests {
         let mut state = SpanState { out: &mut out, max: &mut max, sum: &mut sum };
         let kv = KvHead::F16 { k: &k, v: &v };
         let q = [2.0 * 3.0_f32.ln(), 0.0];
-        attend(&AttendSpan { q: &q, q_stride: 2, m: 1, g: 1, d: 2, kv, first: 1, window: usize::MAX, span: 0, scale: 0.5 }, &mut state);
+        attend(
+            &AttendSpan { q: &q, q_stride: 2, m: 1, g: 1, d: 2, kv, first: 1, window: usize::MAX, span: 0, scale: 0.5, cap: None },
+            &mut state,
+        );
         finish(&mut state);
         assert!((out[0] - 3.0).abs() < 1e-6 && (out[1] - 8.0).abs() < 1e-6, "{out:?}");
     }
@@ -237,7 +261,8 @@ mod tests {
         let mut empty = ([9.0; 2], [9.0], [9.0]);
         let mut later = SpanState { out: &mut empty.0, max: &mut empty.1, sum: &mut empty.2 };
         let kv = KvHead::F32 { k: &[f32::NAN; 32], v: &[f32::NAN; 32] };
-        let span = AttendSpan { q: &[1.0; 2], q_stride: 2, m: 1, g: 1, d: 2, kv, first: 3, window: usize::MAX, span: 1, scale: 1.0 };
+        let span =
+            AttendSpan { q: &[1.0; 2], q_stride: 2, m: 1, g: 1, d: 2, kv, first: 3, window: usize::MAX, span: 1, scale: 1.0, cap: None };
         attend(&span, &mut later);
         assert_eq!((&*later.out, &*later.max, &*later.sum), (&[0.0; 2][..], &[f32::NEG_INFINITY][..], &[0.0][..]));
         let mut state = SpanState { out: &mut out, max: &mut max, sum: &mut sum };

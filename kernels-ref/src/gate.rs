@@ -1,4 +1,4 @@
-//! Gated activations and the residual addition.
+//! Gated activations, what limits a number, and the residual addition.
 
 use crate::exp::exp;
 
@@ -45,6 +45,46 @@ pub fn gelu_mul(gate: &mut [f32], up: &[f32]) {
     }
 }
 
+/// The gate of gpt-oss, in place. Source: `GptOssExperts` of transformers.
+///
+/// - Formula: `gate = g * sigmoid(1.702 g) * (u + 1)` with `g = min(gate, 7)` and `u` = `up` kept within 7.
+/// - Shapes: both (n).
+/// - Requires: equal lengths.
+/// - Numerics: `g / (1 + exp(-(g * 1.702)))`, then the product, every step rounded; NaN goes through.
+/// - Cost: one pass; an exponential and a division an element.
+pub fn limited_mul(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "limited_mul");
+    for (gate, &up) in gate.iter_mut().zip(up) {
+        let g = if LIMIT < *gate { LIMIT } else { *gate };
+        let u = if LIMIT < up { LIMIT } else { up };
+        let u = if -LIMIT > u { -LIMIT } else { u };
+        *gate = g / (1.0 + exp(-(g * STEEPNESS))) * (u + 1.0);
+    }
+}
+
+/// Where [`limited_mul`] limits.
+pub const LIMIT: f32 = 7.0;
+/// What [`limited_mul`] multiplies the argument of its sigmoid with.
+pub const STEEPNESS: f32 = 1.702;
+
+/// Keeps numbers within `cap`, in place. Source: Gemma Team 2024, arXiv 2408.00118.
+///
+/// - Formula: `x = cap * tanh(x / cap)`
+/// - Shapes: (n).
+/// - Requires: `cap > 0`.
+/// - Numerics: `cap - (2 cap) / (1 + exp(x * (2 / cap)))`, every step rounded, which is within a few roundings of `cap`.
+/// - Cost: one pass; an exponential and a division an element.
+pub fn soft_cap(x: &mut [f32], cap: f32) {
+    for x in x {
+        *x = cap - (2.0 * cap) / (1.0 + exp(*x * (2.0 / cap)));
+    }
+}
+
+/// Multiplies every number, in place.
+pub fn scale(x: &mut [f32], factor: f32) {
+    x.iter_mut().for_each(|x| *x *= factor);
+}
+
 /// The residual addition, in place.
 ///
 /// - Formula: `acc += x`
@@ -72,6 +112,10 @@ mod tests {
             assert!((f64::from(silu(x)) - want).abs() <= 4e-7 * y.abs(), "silu({x})");
             let want = 0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y.powi(3))).tanh());
             assert!((f64::from(gelu(x)) - want).abs() <= 2e-6 * y.abs() + 1e-12, "gelu({x}) = {} not {want}", gelu(x));
+            let mut capped = [x];
+            soft_cap(&mut capped, 5.0);
+            let want = 5.0 * (y / 5.0).tanh();
+            assert!((f64::from(capped[0]) - want).abs() <= 3e-6, "soft_cap({x}) = {} not {want}", capped[0]);
         }
     }
 }

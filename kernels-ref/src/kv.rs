@@ -113,6 +113,8 @@ pub struct AttendSpan<'a> {
     pub span: usize,
     /// What scores are multiplied with, usually `1 / sqrt(d)`.
     pub scale: f32,
+    /// What keeps scores within limits, if anything: [`soft_cap`](crate::gate::soft_cap).
+    pub cap: Option<f32>,
 }
 
 /// What a span yields for every row `r = i * g + h`, relative to the maximum score it saw.

@@ -46,18 +46,28 @@ pub fn inverse_frequencies(base: f32, n_rot: usize) -> Vec<f32> {
     (0..n_rot / 2).map(|j| libm::pow(f64::from(base), -((2 * j) as f64) / n_rot as f64) as f32).collect()
 }
 
+/// The pair, as a number between pairs, that turns `turns` times in `positions`: `n_rot ln(positions / (2 pi turns)) / (2 ln base)`.
+pub fn pair_that_turns(turns: f64, positions: usize, base: f32, n_rot: usize) -> f64 {
+    n_rot as f64 * libm::log(positions as f64 / (turns * 2.0 * std::f64::consts::PI)) / (2.0 * libm::log(base.into()))
+}
+
+/// What YaRN multiplies cosines and sines with where frequencies are divided by `factor`: `1 + ln(factor) / 10`.
+pub fn stretched_magnitude(factor: f32) -> f32 {
+    (1.0 + 0.1 * libm::log(factor.into())) as f32
+}
+
 /// Cosines and sines of the angles of a position.
 ///
-/// - Formula: `cos[j] = cos(position * frequencies[j])`, `sin[j]` likewise.
+/// - Formula: `cos[j] = magnitude * cos(position * frequencies[j])`, `sin[j]` likewise.
 /// - Shapes: all (n_rot / 2).
 /// - Requires: equal lengths.
-/// - Numerics: f64, rounded once to f32; the same bits on every platform.
+/// - Numerics: f64, rounded once to f32, then the product; the same bits on every platform.
 /// - Cost: a cosine and a sine each, once a position.
-pub fn angles(position: usize, frequencies: &[f32], cos: &mut [f32], sin: &mut [f32]) {
+pub fn angles(position: usize, frequencies: &[f32], magnitude: f32, cos: &mut [f32], sin: &mut [f32]) {
     for ((&f, cos), sin) in frequencies.iter().zip(cos).zip(sin) {
         let angle = position as f64 * f64::from(f);
-        *cos = libm::cos(angle) as f32;
-        *sin = libm::sin(angle) as f32;
+        *cos = magnitude * libm::cos(angle) as f32;
+        *sin = magnitude * libm::sin(angle) as f32;
     }
 }
 

@@ -60,6 +60,8 @@ fn the_reference_passes() {
     exam::softmax(&mut exam, softmax::softmax);
     exam::silu_mul(&mut exam, gate::silu_mul);
     exam::gelu_mul(&mut exam, gate::gelu_mul);
+    exam::limited_mul(&mut exam, gate::limited_mul);
+    exam::soft_cap(&mut exam, gate::soft_cap);
     exam::add(&mut exam, gate::add);
     for format in Format::ALL {
         exam::product(&mut exam, &Reference { format, writes_past: false });

@@ -1,10 +1,12 @@
-//! The attention of one layer: rotate, append to the cache, attend.
+//! The attention of one layer: normalize heads, rotate, append to the cache, attend.
 //!
 //! Keys are walked in spans of [`KEY_SPAN`] at absolute positions, each folded on its own and then merged in order, so the
 //! result does not depend on how tokens or spans are shared out among threads.
 
+use std::ops::Range;
+
 use rml_backends::{KernelTable, TileMut};
-use rml_kernels_ref::attention::finish;
+use rml_kernels_ref::attention::{finish, sink};
 use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState};
 
 use super::kv::{KvCache, head_mut};
@@ -14,7 +16,7 @@ use crate::model::{Config, RopeStyle};
 /// Tokens that one task of prefill attends for.
 const TOKENS: usize = 16;
 
-/// Angles of the positions of a pass. (m, n_rot / 2)
+/// Angles of the positions of a pass, for one rotation or several. (rotations, m, n_rot / 2)
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Angles<'a> {
     pub(super) cos: &'a [f32],
@@ -45,12 +47,14 @@ impl<'a> States<'a> {
 pub(super) struct AttendScratch<'a> {
     so_far: States<'a>,
     span: States<'a>,
+    head: &'a mut [f32], // (d)
 }
 
 impl<'a> AttendScratch<'a> {
     pub(super) fn new(arena: &'a Arena, config: &Config, m: usize) -> Self {
         let rows = m.min(TOKENS) * config.group();
-        AttendScratch { so_far: States::new(arena, rows, config.d_head), span: States::new(arena, rows, config.d_head) }
+        let d = config.d_head;
+        AttendScratch { so_far: States::new(arena, rows, d), span: States::new(arena, rows, d), head: arena.slice(d) }
     }
 }
 
@@ -72,12 +76,22 @@ pub(super) struct Layer<'a> {
     pub(super) config: &'a Config,
     pub(super) layer: usize,
     pub(super) m: usize,
-    pub(super) first: usize, // position of the first new token
-    pub(super) angles: Angles<'a>,
+    pub(super) first: usize,                       // position of the first new token
+    pub(super) head_norms: Option<[&'a [f32]; 2]>, // of queries and keys, where each head has one (d)
+    pub(super) angles: Option<Angles<'a>>,         // where the layer rotates
+    pub(super) sinks: Option<&'a [f32]>,           // (heads)
+}
+
+impl<'a> Angles<'a> {
+    /// Those of the rotation that comes after `n` others, where each has `m` positions.
+    pub(super) fn after(self, n: usize, m: usize) -> Self {
+        let start = n * m * self.half;
+        Angles { cos: &self.cos[start..], sin: &self.sin[start..], half: self.half }
+    }
 }
 
 impl Layer<'_> {
-    /// Rotates queries and keys, appends keys and values, attends. `q` (m, heads * d) and `k` (m, kv_heads * d) are rotated
+    /// Normalizes and rotates queries and keys, appends keys and values, attends. `q` (m, heads * d) and `k` (m, kv_heads * d) are rotated
     /// in place; the result goes to `out` (m, heads * d).
     #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
     pub(super) fn run(
@@ -91,27 +105,27 @@ impl Layer<'_> {
     ) {
         let Config { d_head: d, n_heads, n_kv_heads, .. } = *self.config;
         let (m, g, kind) = (self.m, self.config.group(), cache.kind());
-        let n_spans = (self.first + m).div_ceil(KEY_SPAN);
+        let spans = self.spans(self.first, m);
         let heads = cache.heads_mut(self.layer);
         let q_tiles = Tiles::columns(&mut q[..m * n_heads * d], (m, n_heads * d), g * d);
         let k_tiles = Tiles::columns(&mut k[..m * n_kv_heads * d], (m, n_kv_heads * d), d);
         // One token over one span: a head is rotated, appended and attended by one task.
-        if m == 1 && n_spans == 1 {
+        if m == 1 && spans.len() == 1 {
             let out = Tiles::columns(&mut out[..n_heads * d], (1, n_heads * d), g * d);
             pass.each_with(scratch, ((q_tiles, k_tiles), heads, out), |scratch, h, ((mut q, mut k), (keys, values), mut out)| {
-                self.rotate_and_append(h, &mut q, &mut k, v, kind, (&mut *keys, &mut *values));
+                self.rotate_and_append(h, (&mut q, &mut k, v), kind, (&mut *keys, &mut *values), scratch);
                 let kv = head_mut(kind, d, keys, values).into_shared();
                 let queries = self.query(q.row(0), g * d, 1, self.first, kv);
-                self.attend(&queries, 0..1, scratch, &mut out);
+                self.attend(h, &queries, spans.clone(), scratch, &mut out);
             });
             return;
         }
-        pass.each((q_tiles, k_tiles, heads), |_, h, (mut q, mut k, (keys, values))| {
-            self.rotate_and_append(h, &mut q, &mut k, v, kind, (keys, values));
+        pass.each_with(scratch, (q_tiles, k_tiles, heads), |scratch, h, (mut q, mut k, (keys, values))| {
+            self.rotate_and_append(h, (&mut q, &mut k, v), kind, (keys, values), scratch);
         });
         let (q, cache) = (&*q, &*cache);
         if m == 1 {
-            self.attend_shared_out(pass, cache, q, n_spans, partials, out);
+            self.attend_shared_out(pass, cache, q, spans, partials, out);
             return;
         }
         let down = m.div_ceil(TOKENS);
@@ -119,20 +133,17 @@ impl Layer<'_> {
         pass.each_with(scratch, tiles, |scratch, i, mut out| {
             let (h, t) = (i / down, i % down * TOKENS);
             let queries = self.query(&q[t * n_heads * d + h * g * d..], n_heads * d, out.m(), self.first + t, cache.head(self.layer, h));
-            let last = (queries.first + queries.m - 1) / KEY_SPAN;
-            let first = self.config.window.map_or(0, |w| (queries.first + 1).saturating_sub(w) / KEY_SPAN);
-            self.attend(&queries, first..last + 1, scratch, &mut out);
+            self.attend(h, &queries, self.spans(queries.first, queries.m), scratch, &mut out);
         });
     }
 
     fn rotate_and_append(
         &self,
         h: usize,
-        q: &mut TileMut<'_>,
-        k: &mut TileMut<'_>,
-        v: &[f32],
+        (q, k, v): (&mut TileMut<'_>, &mut TileMut<'_>, &[f32]),
         kind: KvType,
         (keys, values): (&mut [u8], &mut [u8]),
+        scratch: &mut AttendScratch<'_>,
     ) {
         let Config { d_head: d, n_kv_heads, .. } = *self.config;
         let rope = match self.config.rope.style {
@@ -141,13 +152,36 @@ impl Layer<'_> {
         };
         let append = self.table.append.get();
         let mut kv = head_mut(kind, d, keys, values);
-        let half = self.angles.half;
         for i in 0..self.m {
-            let (cos, sin) = (&self.angles.cos[i * half..][..half], &self.angles.sin[i * half..][..half]);
-            rope(q.row(i), d, cos, sin);
-            rope(k.row(i), d, cos, sin);
+            if let Some([of_q, of_k]) = self.head_norms {
+                self.normalize(q.row(i), of_q, scratch.head);
+                self.normalize(k.row(i), of_k, scratch.head);
+            }
+            if let Some(Angles { cos, sin, half }) = self.angles {
+                let (cos, sin) = (&cos[i * half..][..half], &sin[i * half..][..half]);
+                rope(q.row(i), d, cos, sin);
+                rope(k.row(i), d, cos, sin);
+            }
             append(&mut kv, self.first + i, k.row(i), &v[(i * n_kv_heads + h) * d..][..d]);
         }
+    }
+
+    /// Normalizes each head of a row in place.
+    fn normalize(&self, row: &mut [f32], weight: &[f32], head: &mut [f32]) {
+        for row in row.chunks_exact_mut(head.len()) {
+            head.copy_from_slice(row);
+            self.table.rms_norm.get()(head, weight, self.config.rms_eps, row);
+        }
+    }
+
+    /// Positions that a token of this layer sees, itself included.
+    fn window(&self) -> usize {
+        self.config.window_of(self.layer).map_or(usize::MAX, |window| window.size)
+    }
+
+    /// The spans that `m` tokens from position `first` on see.
+    fn spans(&self, first: usize, m: usize) -> Range<usize> {
+        (first + 1).saturating_sub(self.window()) / KEY_SPAN..(first + m).div_ceil(KEY_SPAN)
     }
 
     fn query<'s>(&self, q: &'s [f32], q_stride: usize, m: usize, first: usize, kv: KvHead<'s>) -> AttendSpan<'s> {
@@ -159,14 +193,15 @@ impl Layer<'_> {
             d: self.config.d_head,
             kv,
             first,
-            window: self.config.window.unwrap_or(usize::MAX),
+            window: self.window(),
             span: 0,
             scale: self.config.attention_scale,
+            cap: self.config.score_cap,
         }
     }
 
     /// Attends over `spans` in order and writes the result of each token to its row of `out`.
-    fn attend(&self, queries: &AttendSpan<'_>, spans: std::ops::Range<usize>, scratch: &mut AttendScratch<'_>, out: &mut TileMut<'_>) {
+    fn attend(&self, h: usize, queries: &AttendSpan<'_>, spans: Range<usize>, scratch: &mut AttendScratch<'_>, out: &mut TileMut<'_>) {
         let (d, g) = (queries.d, queries.g);
         let rows = queries.m * g;
         let attend = self.table.attend.get();
@@ -176,10 +211,19 @@ impl Layer<'_> {
             attend(&AttendSpan { span, ..*queries }, &mut scratch.span.first(rows, d));
             self.table.merge_spans.get()(&mut scratch.so_far.first(rows, d), &scratch.span.first(rows, d));
         }
-        finish(&mut scratch.so_far.first(rows, d));
+        self.finish(h, &mut scratch.so_far.first(rows, d));
         for (i, row) in scratch.so_far.out[..rows * d].chunks_exact(g * d).enumerate() {
             out.row(i).copy_from_slice(row);
         }
+    }
+
+    /// The result of all spans, for the KV head `h`.
+    fn finish(&self, h: usize, state: &mut SpanState<'_>) {
+        if let Some(sinks) = self.sinks {
+            let g = self.config.group();
+            sink(state, &sinks[h * g..][..g]);
+        }
+        finish(state);
     }
 
     /// One token over several spans: a task for each KV head and span, then a merge for each head.
@@ -188,17 +232,17 @@ impl Layer<'_> {
         pass: &mut Pass<'_>,
         cache: &KvCache,
         q: &[f32],
-        n_spans: usize,
+        spans: Range<usize>,
         partials: &mut Partials<'_>,
         out: &mut [f32],
     ) {
         let Config { d_head: d, n_heads, n_kv_heads, .. } = *self.config;
-        let g = self.config.group();
+        let (g, n_spans) = (self.config.group(), spans.len());
         let States { out: po, max, sum } = &mut partials.0;
         let rows = n_kv_heads * n_spans * g;
         let parts = (Chunks::new(&mut po[..rows * d], g * d), Chunks::new(&mut max[..rows], g), Chunks::new(&mut sum[..rows], g));
         pass.each(parts, |_, i, (out, max, sum)| {
-            let (h, span) = (i / n_spans, i % n_spans);
+            let (h, span) = (i / n_spans, spans.start + i % n_spans);
             let queries = self.query(&q[h * g * d..][..g * d], g * d, 1, self.first, cache.head(self.layer, h));
             self.table.attend.get()(&AttendSpan { span, ..queries }, &mut SpanState { out, max, sum });
         });
@@ -208,7 +252,7 @@ impl Layer<'_> {
             Chunks::new(&mut sum[..rows], n_spans * g),
         );
         let out = Chunks::new(&mut out[..n_heads * d], g * d);
-        pass.each((parts, out), |_, _, ((po, max, sum), out)| {
+        pass.each((parts, out), |_, h, ((po, max, sum), out)| {
             let (o0, o) = po.split_at_mut(g * d);
             let (m0, m) = max.split_at_mut(g);
             let (s0, s) = sum.split_at_mut(g);
@@ -216,7 +260,7 @@ impl Layer<'_> {
             for ((out, max), sum) in o.chunks_exact_mut(g * d).zip(m.chunks_exact_mut(g)).zip(s.chunks_exact_mut(g)) {
                 self.table.merge_spans.get()(&mut so_far, &SpanState { out, max, sum });
             }
-            finish(&mut so_far);
+            self.finish(h, &mut so_far);
             out.copy_from_slice(so_far.out);
         });
     }

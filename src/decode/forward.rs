@@ -1,24 +1,25 @@
 //! The forward pass: tokens in, logits out, a page a layer.
 
+mod buffers;
+mod experts;
+mod products;
 mod trace;
 
-use rml_backends::{KernelTable, TileMut};
+use rml_backends::KernelTable;
+use rml_backends::table::{GatedActivation, Slot};
+use rml_kernels_ref::gate::scale;
 use rml_kernels_ref::kv::KvType;
 use rml_kernels_ref::rope::angles;
 
-use super::activations::{Input, Kinds, Prepared, fine_rows};
-use super::attention::{Angles, AttendScratch, Layer, Partials};
+use super::attention::{Angles, Layer};
 use super::kv::KvCache;
-use crate::exec::{Arena, Chain, Pass, Tiles};
-use crate::model::weights::Matrix;
-use crate::model::{Config, Model};
+use crate::exec::{Arena, Chain, Pass};
+use crate::model::{Config, Gate, HeadNorm, Model};
 use crate::{Error, Result};
+use buffers::Buffers;
 
 /// Tokens that go through the layers at once in prefill.
 pub const CHUNK: usize = 512;
-
-/// Up to this many tokens each thread normalizes and quantizes all of them for itself, which costs less than a phase.
-const ALONE: usize = 8;
 
 /// The logits asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,16 @@ pub enum Rows {
 pub struct State {
     cache: KvCache,
     arena: Arena,
-    logits: Vec<f32>, // (rows, n_vocab)
+    logits: Vec<f32>,              // (rows, n_vocab)
+    frequencies: Vec<Frequencies>, // of each way to rotate
     chunk: usize,
+}
+
+/// How fast pairs turn in the context of a state.
+#[derive(Debug)]
+struct Frequencies {
+    of: Vec<f32>, // (n_rot / 2)
+    magnitude: f32,
 }
 
 impl State {
@@ -60,7 +69,8 @@ impl State {
         let chunk = chunk.min(capacity);
         let n_threads = model.team().n_threads();
         let arena = Arena::for_plan(|arena| _ = Buffers::new(arena, config, chunk, n_threads, capacity));
-        Ok(State { cache, arena, logits: vec![0.0; config.n_vocab], chunk })
+        let frequencies = config.ropes().map(|rope| Frequencies { of: rope.frequencies(capacity), magnitude: rope.magnitude }).collect();
+        Ok(State { cache, arena, logits: vec![0.0; config.n_vocab], frequencies, chunk })
     }
 
     /// The key-value cache.
@@ -104,7 +114,8 @@ impl State {
         let capacity = self.cache.capacity();
         let n_threads = model.team().n_threads();
         let buffers = Buffers::new(self.arena.reset(), config, self.chunk, n_threads, capacity);
-        Step { model, table: model.table(), config, m: tokens.len(), first, phase: 0 }.run(
+        let frequencies = &self.frequencies;
+        Step { model, table: model.table(), config, frequencies, m: tokens.len(), first, phase: 0 }.run(
             &mut model.team().pass(),
             tokens,
             &mut self.cache,
@@ -140,52 +151,12 @@ fn check(config: &Config, tokens: &[u32], first: usize, capacity: usize, chunk: 
     Ok(())
 }
 
-/// Every buffer of a step, for up to `m` tokens.
-struct Buffers<'a> {
-    x: &'a mut [f32],                    // residual stream (m, d_model)
-    q: &'a mut [f32],                    // (m, heads * d)
-    k: &'a mut [f32],                    // (m, kv_heads * d), and as much for what is added to it
-    v: &'a mut [f32],                    // the same
-    attn: &'a mut [f32],                 // (m, heads * d)
-    out: &'a mut [f32],                  // what is added to x (m, d_model)
-    gate: &'a mut [f32],                 // (m, d_ff)
-    up: &'a mut [f32],                   // (m, d_ff)
-    cos: &'a mut [f32],                  // (m, n_rot / 2)
-    sin: &'a mut [f32],                  // (m, n_rot / 2)
-    shared: Prepared<'a>,                // of all tokens
-    own: &'a mut [Prepared<'a>],         // of up to ALONE tokens, one for each thread
-    attend: &'a mut [AttendScratch<'a>], // one for each thread
-    partials: Partials<'a>,
-}
-
-impl<'a> Buffers<'a> {
-    fn new(arena: &'a Arena, config: &Config, m: usize, n_threads: usize, capacity: usize) -> Self {
-        let (q, kv) = (config.n_heads * config.d_head, config.n_kv_heads * config.d_head);
-        let widest = config.d_model.max(config.d_ff).max(q);
-        Buffers {
-            x: arena.slice(m * config.d_model),
-            q: arena.slice(m * q),
-            k: arena.slice(2 * m * kv),
-            v: arena.slice(2 * m * kv),
-            attn: arena.slice(m * q),
-            out: arena.slice(m * config.d_model),
-            gate: arena.slice(m * config.d_ff),
-            up: arena.slice(m * config.d_ff),
-            cos: arena.slice(m * config.rope.n_rot / 2),
-            sin: arena.slice(m * config.rope.n_rot / 2),
-            shared: Prepared::new(arena, m, widest),
-            own: arena.collect(n_threads, || Prepared::new(arena, m.min(ALONE), widest)),
-            attend: arena.collect(n_threads, || AttendScratch::new(arena, config, m)),
-            partials: Partials::new(arena, config, capacity),
-        }
-    }
-}
-
 /// One pass over `m` tokens.
 struct Step<'a> {
     model: &'a Model,
     table: &'a KernelTable,
     config: &'a Config,
+    frequencies: &'a [Frequencies],
     m: usize,
     first: usize, // position of the first token
     phase: usize,
@@ -195,24 +166,26 @@ impl Step<'_> {
     fn run(&mut self, pass: &mut Pass<'_>, tokens: &[u32], cache: &mut KvCache, b: Buffers<'_>, logits: &mut [f32]) {
         let Config { d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab, .. } = *self.config;
         let m = self.m;
-        let Buffers { x, q, k, v, attn, out, gate, up, cos, sin, mut shared, own, attend, mut partials } = b;
+        let Buffers { x, q, k, v, attn, out, gate, up, cos, sin, mut shared, own, attend, mut partials, mut routed, spare } = b;
         let x = &mut x[..m * d_model];
         let q = &mut q[..m * n_heads * d_head];
-        let (attn, out) = (&mut attn[..m * n_heads * d_head], &mut out[..m * d_model]);
-        let (gate, up) = (&mut gate[..m * d_ff], &mut up[..m * d_ff]);
+        let attn = &mut attn[..m * n_heads * d_head];
 
         for (row, &id) in x.chunks_exact_mut(d_model).zip(tokens) {
             self.model.embed(id, row);
         }
         let half = self.config.rope.n_rot / 2;
-        for i in 0..m {
-            angles(self.first + i, &self.model.weights().rope_frequencies, &mut cos[i * half..][..half], &mut sin[i * half..][..half]);
+        for (r, frequencies) in self.frequencies.iter().enumerate() {
+            for i in 0..m {
+                let at = (r * m + i) * half;
+                angles(self.first + i, &frequencies.of, frequencies.magnitude, &mut cos[at..][..half], &mut sin[at..][..half]);
+            }
         }
         let angles = Angles { cos, sin, half };
 
         for (layer, w) in self.model.weights().layers.iter().enumerate() {
             // norm, quantize, q k v
-            let input = self.normed(x, d_model, &w.attn_norm, &[&w.q, &w.k, &w.v]).fine();
+            let input = self.input(x, d_model, w.attn_norm.as_deref(), &[&w.q, &w.k, &w.v]).fine();
             let (k_tiles, v_tiles) = (self.fine_tiles(k, &w.k, pass), self.fine_tiles(v, &w.v, pass));
             let tiles = Chain([self.tiles(q, &w.q, pass), k_tiles, v_tiles]);
             self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
@@ -221,29 +194,42 @@ impl Step<'_> {
             });
             let (k, v) = (&mut k[..m * n_kv_heads * d_head], &v[..m * n_kv_heads * d_head]);
 
-            // rope, append, attend
-            self.trace_attention();
+            // norm of heads, rope, append, attend
+            let qk_norm = w.qk_norm.as_ref().map(|(q, k)| [&q[..], &k[..]]);
+            let by_row = self.config.family.head_norm == HeadNorm::Row;
+            if let Some(weights) = qk_norm.filter(|_| by_row) {
+                self.normalize_rows(pass, (q, k), weights, attn);
+            }
+            self.trace_attention(layer);
             let (table, config) = (self.table, self.config);
-            Layer { table, config, layer, m, first: self.first, angles }.run(pass, cache, (q, k, v), attend, &mut partials, attn);
+            let head_norms = qk_norm.filter(|_| !by_row);
+            let angles = config.rope_of(layer).map(|r| angles.after(r, m));
+            let sinks = w.sinks.as_deref();
+            let attention = Layer { table, config, layer, m, first: self.first, head_norms, angles, sinks };
+            attention.run(pass, cache, (q, k, v), attend, &mut partials, attn);
 
             // output, residual
-            self.residual(pass, attn, n_heads * d_head, &w.output, &mut shared, own, out, x);
+            let input = self.input(attn, n_heads * d_head, None, &[&w.output]);
+            self.residual(pass, &input, &w.output, w.post_attention_norm.as_deref(), &mut shared, own, (out, x, spare));
 
+            if let Some(router) = &w.router {
+                self.experts(pass, router, w, &mut shared, own, (gate, up, out, x), &mut routed);
+                continue;
+            }
             // norm, quantize, gate and up, activation
-            let input = self.normed(x, d_model, &w.ffn_norm, &[&w.gate, &w.up]);
-            self.trace_rows("silu_mul", &self.table.silu_mul, d_ff);
-            let step = self.rows_a_task(&w.gate, pass).max(w.up.panel_rows());
-            let tiles = (Tiles::columns(gate, (m, d_ff), step), Tiles::columns(up, (m, d_ff), step));
+            let f = &w.ffn[0];
+            let (gate, up) = (&mut gate[..m * d_ff], &mut up[..m * d_ff]);
+            let input = self.input(x, d_model, w.ffn_norm.as_deref(), &[&f.gate, &f.up]);
+            let tiles = self.gate_tiles((gate, up), m, f, pass);
             self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (mut gate, mut up)| {
-                s.multiply(&w.gate, &prepared.view(&input, w.gate.kernel.activation()), &mut gate);
-                s.multiply(&w.up, &prepared.view(&input, w.up.kernel.activation()), &mut up);
-                for i in 0..m {
-                    s.table.silu_mul.get()(gate.row(i), up.row(i));
-                }
+                s.multiply(&f.gate, &prepared.view(&input, f.gate.kernel.activation()), &mut gate);
+                s.multiply(&f.up, &prepared.view(&input, f.up.kernel.activation()), &mut up);
+                s.activate(&mut gate, &mut up);
             });
 
             // down, residual
-            self.residual(pass, gate, d_ff, &w.down, &mut shared, own, out, x);
+            let input = self.input(gate, d_ff, None, &[&f.down]);
+            self.residual(pass, &input, &f.down, w.post_ffn_norm.as_deref(), &mut shared, own, (out, x, spare));
         }
 
         // The head sees only the rows that are asked for.
@@ -252,107 +238,27 @@ impl Step<'_> {
         self.m = n_rows;
         let w = self.model.weights();
         let head = &w.head;
-        let input = self.normed(&x[skipped * d_model..], d_model, &w.output_norm, &[head]);
+        let input = self.input(&x[skipped * d_model..], d_model, Some(&w.output_norm), &[head]);
         let tiles = self.tiles(logits, head, pass);
         self.product(pass, &input, &mut shared, own, tiles, |s, prepared, mut tile| {
             s.multiply(head, &prepared.view(&input, head.kernel.activation()), &mut tile);
-        });
-    }
-
-    /// `x += w * input`.
-    #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
-    fn residual(
-        &mut self,
-        pass: &mut Pass<'_>,
-        from: &[f32],
-        k: usize,
-        w: &Matrix,
-        shared: &mut Prepared<'_>,
-        own: &mut [Prepared<'_>],
-        out: &mut [f32],
-        x: &mut [f32],
-    ) {
-        let input = Input { x: from, m: self.m, k, norm: None, kinds: Kinds::default().and(w.kernel.activation()), fine: false };
-        let tiles = (self.tiles(out, w, pass), self.tiles(x, w, pass));
-        let m = self.m;
-        self.trace_rows("add", &self.table.add, w.n);
-        self.product(pass, &input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
-            s.multiply(w, &prepared.view(&input, w.kernel.activation()), &mut out);
-            for i in 0..m {
-                s.table.add.get()(x.row(i), out.row(i));
+            for i in 0..n_rows {
+                if s.config.logit_divisor != 1.0 {
+                    scale(tile.row(i), 1.0 / s.config.logit_divisor);
+                }
+                if let Some(cap) = s.config.logit_cap {
+                    s.table.soft_cap.get()(tile.row(i), cap);
+                }
             }
         });
     }
 
-    /// An input that is normalized first, for these matrices.
-    fn normed<'i>(&self, x: &'i [f32], k: usize, weight: &'i [f32], matrices: &[&Matrix]) -> Input<'i> {
-        let kinds = matrices.iter().fold(Kinds::default(), |kinds, w| kinds.and(w.kernel.activation()));
-        Input { x, m: self.m, k, norm: Some((weight, self.config.rms_eps)), kinds, fine: false }
-    }
-
-    /// Prepares the input and runs `body` for every part of `parts`.
-    fn product<S: crate::exec::Split>(
-        &mut self,
-        pass: &mut Pass<'_>,
-        input: &Input<'_>,
-        shared: &mut Prepared<'_>,
-        own: &mut [Prepared<'_>],
-        parts: S,
-        body: impl Fn(&Self, &Prepared<'_>, S::Part) + Sync,
-    ) {
-        self.phase += 1;
-        self.trace_input(input);
-        let (phase, this) = (self.phase, &*self);
-        if input.m <= ALONE {
-            pass.each_with(own, parts, |own, _, part| {
-                own.fill_once(phase, this.table, input);
-                body(this, own, part);
-            });
-        } else {
-            shared.fill_shared(pass, this.table, input);
-            let shared = &*shared;
-            pass.each(parts, |_, _, part| body(this, shared, part));
+    /// The activation of the feed-forward part, and the name of its slot.
+    fn gate(&self) -> (&'static str, &Slot<GatedActivation>) {
+        match self.config.family.gate {
+            Gate::Silu => ("silu_mul", &self.table.silu_mul),
+            Gate::Gelu => ("gelu_mul", &self.table.gelu_mul),
+            Gate::Limited => ("limited_mul", &self.table.limited_mul),
         }
-    }
-
-    fn multiply(&self, w: &Matrix, x: &rml_kernels_ref::activation::Activations<'_>, out: &mut TileMut<'_>) {
-        self.trace_product(w, x.m);
-        w.kernel.multiply(&w.weights(self.model.storage()), x, out);
-    }
-
-    /// The product with a fine input: those of both its rows for a token, added up.
-    fn multiply_fine(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
-        let x = prepared.fine_view(input, w.kernel.activation());
-        self.multiply(w, &x, out);
-        for i in input.m..x.m {
-            let (sum, rest) = out.two_rows(i - input.m, i);
-            self.table.add.get()(sum, rest);
-        }
-    }
-
-    /// The output of [`multiply_fine`](Self::multiply_fine) in tiles, one a task.
-    fn fine_tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
-        let rows = fine_rows(self.m, w.kernel.activation());
-        Tiles::columns(&mut out[..rows * w.n], (rows, w.n), self.rows_a_task(w, pass))
-    }
-
-    /// A product's output in tiles, one a task.
-    fn tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
-        Tiles::columns(out, (self.m, w.n), self.rows_a_task(w, pass))
-    }
-
-    /// Rows of a matrix that one task multiplies: whole panels, a few tasks a thread, none too small to be worth a claim.
-    fn rows_a_task(&self, w: &Matrix, pass: &Pass<'_>) -> usize {
-        /// Tasks a thread: enough that a thread which is held up leaves its share to the others.
-        const TASKS: usize = 4;
-        /// Bytes of weights that make a task worth claiming.
-        const BYTES: usize = 16 << 10;
-        let n_threads = pass.n_threads();
-        if n_threads == 1 {
-            return w.n.next_multiple_of(w.panel_rows());
-        }
-        let share = w.n.div_ceil(n_threads * TASKS);
-        let smallest = (BYTES * w.n).div_ceil(w.bytes() * self.m);
-        share.max(smallest.min(w.n.div_ceil(n_threads))).next_multiple_of(w.panel_rows())
     }
 }

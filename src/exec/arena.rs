@@ -21,6 +21,8 @@ unsafe impl Plain for i8 {}
 unsafe impl Plain for u8 {}
 // SAFETY: any bits are a value.
 unsafe impl Plain for i16 {}
+// SAFETY: any bits are a value.
+unsafe impl Plain for u32 {}
 
 /// A buffer that is cut from the front and emptied as a whole.
 #[derive(Debug)]

@@ -7,11 +7,11 @@ use std::sync::{Arc, OnceLock};
 use rml_backends::{CpuFeatures, KernelTable, Registry};
 use rml_kernels_ref::dequantize::dequantize_row;
 use rml_kernels_ref::format::Format;
-use rml_kernels_ref::rope::inverse_frequencies;
+use rml_kernels_ref::gate::scale;
 
 use super::config::Config;
 use super::gguf::{Gguf, OpenOptions, TensorInfo};
-use super::tensors::Tensors;
+use super::tensors::{MatrixTensor, Tensors};
 use super::weights::{Matrix, Packer, Storage};
 use crate::exec::choice::{Choice, Request, Sample};
 use crate::exec::{Block, Team, Trace};
@@ -46,24 +46,34 @@ pub struct Model {
 #[derive(Debug)]
 pub(crate) struct ModelWeights {
     embedding: (TensorInfo, Format),
-    pub(crate) head: Matrix,               // (n_vocab, d_model)
-    pub(crate) output_norm: Vec<f32>,      // (d_model)
-    pub(crate) rope_frequencies: Vec<f32>, // (n_rot / 2)
+    pub(crate) head: Matrix,          // (n_vocab, d_model)
+    pub(crate) output_norm: Vec<f32>, // (d_model)
     pub(crate) layers: Vec<LayerWeights>,
 }
 
 /// One layer of [`ModelWeights`].
 #[derive(Debug)]
 pub(crate) struct LayerWeights {
-    pub(crate) attn_norm: Vec<f32>, // (d_model)
-    pub(crate) q: Matrix,           // (heads * d, d_model)
-    pub(crate) k: Matrix,           // (kv_heads * d, d_model)
-    pub(crate) v: Matrix,           // (kv_heads * d, d_model)
-    pub(crate) output: Matrix,      // (d_model, heads * d)
-    pub(crate) ffn_norm: Vec<f32>,  // (d_model)
-    pub(crate) gate: Matrix,        // (d_ff, d_model)
-    pub(crate) up: Matrix,          // (d_ff, d_model)
-    pub(crate) down: Matrix,        // (d_model, d_ff)
+    pub(crate) attn_norm: Option<Vec<f32>>,           // (d_model)
+    pub(crate) q: Matrix,                             // (heads * d, d_model)
+    pub(crate) k: Matrix,                             // (kv_heads * d, d_model)
+    pub(crate) v: Matrix,                             // (kv_heads * d, d_model)
+    pub(crate) qk_norm: Option<(Vec<f32>, Vec<f32>)>, // (d) each, or (heads * d) and (kv_heads * d)
+    pub(crate) sinks: Option<Vec<f32>>,               // (heads)
+    pub(crate) output: Matrix,                        // (d_model, heads * d)
+    pub(crate) post_attention_norm: Option<Vec<f32>>, // (d_model)
+    pub(crate) ffn_norm: Option<Vec<f32>>,            // (d_model)
+    pub(crate) router: Option<Matrix>,                // (experts, d_model)
+    pub(crate) ffn: Vec<FeedForward>,                 // one, or one for each expert
+    pub(crate) post_ffn_norm: Option<Vec<f32>>,       // (d_model)
+}
+
+/// A feed-forward part, or an expert.
+#[derive(Debug)]
+pub(crate) struct FeedForward {
+    pub(crate) gate: Matrix, // (d_ff, d_model)
+    pub(crate) up: Matrix,   // (d_ff, d_model)
+    pub(crate) down: Matrix, // (d_model, d_ff)
 }
 
 impl Model {
@@ -103,7 +113,7 @@ impl Model {
         // Building the tokenizer takes one thread about as long as packing takes the others.
         let (weights, tokenizer) = std::thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&file));
-            let weights = load_weights(&file, &config, &tensors, registry, &request, &team);
+            let weights = load_weights(&file, &tensors, registry, &request, &team);
             (weights, tokenizer.join())
         });
         let tokenizer = tokenizer.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -176,6 +186,9 @@ impl Model {
         }
         let row_bytes = tensor.bytes / self.config.n_vocab;
         self.table().embed_row.get()(*format, &self.file().bytes(tensor)[id as usize * row_bytes..][..row_bytes], out);
+        if self.config.embedding_scale != 1.0 {
+            scale(out, self.config.embedding_scale);
+        }
     }
 }
 
@@ -202,7 +215,6 @@ fn requested_backend(argument: Option<&str>) -> Result<String> {
 
 fn load_weights(
     file: &Gguf,
-    config: &Config,
     tensors: &Tensors<'_>,
     registry: &Registry,
     request: &Request,
@@ -211,36 +223,46 @@ fn load_weights(
     let choice = Choice::new(registry, request, &samples(file, tensors)?, team)?;
     let mut pass = team.pass();
     let mut packer = Packer::new(file, &choice, &mut pass, tensors.matrices())?;
-    let mut matrix = |t: &TensorInfo| packer.pack(t);
+    let mut matrix = |t: &MatrixTensor| {
+        let mut matrix = packer.pack(&t.weight)?;
+        matrix.bias = t.bias.as_ref().map(|bias| floats(file, bias)).transpose()?;
+        Ok(matrix)
+    };
+    let vector = |t: Option<&TensorInfo>| t.map(|t| floats(file, t)).transpose();
     let layers = tensors
         .layers
         .iter()
         .map(|t| {
             Ok(LayerWeights {
-                attn_norm: floats(file, t.attn_norm)?,
-                q: matrix(t.attn_q)?,
-                k: matrix(t.attn_k)?,
-                v: matrix(t.attn_v)?,
-                output: matrix(t.attn_output)?,
-                ffn_norm: floats(file, t.ffn_norm)?,
-                gate: matrix(t.ffn_gate)?,
-                up: matrix(t.ffn_up)?,
-                down: matrix(t.ffn_down)?,
+                attn_norm: vector(t.attn_norm)?,
+                q: matrix(&t.attn_q)?,
+                k: matrix(&t.attn_k)?,
+                v: matrix(&t.attn_v)?,
+                qk_norm: vector(t.attn_q_norm)?.zip(vector(t.attn_k_norm)?),
+                sinks: vector(t.attn_sinks)?,
+                output: matrix(&t.attn_output)?,
+                post_attention_norm: vector(t.post_attention_norm)?,
+                ffn_norm: vector(t.ffn_norm)?,
+                router: t.ffn_gate_inp.as_ref().map(&mut matrix).transpose()?,
+                ffn: t
+                    .ffn
+                    .iter()
+                    .map(|t| Ok(FeedForward { gate: matrix(&t.gate)?, up: matrix(&t.up)?, down: matrix(&t.down)? }))
+                    .collect::<Result<_>>()?,
+                post_ffn_norm: vector(t.post_ffw_norm)?,
             })
         })
         .collect::<Result<_>>()?;
     let embedding = (tensors.token_embd.clone(), file.format(tensors.token_embd)?);
-    let head = matrix(tensors.head())?;
+    let head = packer.pack(tensors.head())?;
     let packed = packer.finish();
-    let mut rope_frequencies = inverse_frequencies(config.rope.base, config.rope.n_rot);
-    config.rope.scale(&mut rope_frequencies);
-    let weights = ModelWeights { embedding, head, output_norm: floats(file, tensors.output_norm)?, rope_frequencies, layers };
+    let weights = ModelWeights { embedding, head, output_norm: floats(file, tensors.output_norm)?, layers };
     drop(pass);
     Ok((choice, weights, packed))
 }
 
 /// The largest matrix of each format.
-fn samples<'a>(file: &'a Gguf, tensors: &Tensors<'a>) -> Result<Vec<Sample<'a>>> {
+fn samples<'a>(file: &'a Gguf, tensors: &Tensors<'_>) -> Result<Vec<Sample<'a>>> {
     let mut largest: BTreeMap<Format, &TensorInfo> = BTreeMap::new();
     for t in tensors.matrices() {
         let entry = largest.entry(file.format(t)?).or_insert(t);

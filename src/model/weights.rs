@@ -15,6 +15,7 @@ use crate::{Error, Result};
 pub(crate) struct Matrix {
     pub(crate) n: usize,
     pub(crate) k: usize,
+    pub(crate) bias: Option<Vec<f32>>, // (n)
     pub(crate) kernel: &'static dyn MatmulKernel,
     layout: PackedLayout,
     place: Place,
@@ -62,11 +63,11 @@ impl<'a, 'p> Packer<'a, 'p> {
     ///
     /// # Errors
     /// If a tensor's format is not supported or its shape refused, or memory is short.
-    pub(crate) fn new(
+    pub(crate) fn new<'t>(
         file: &'a Gguf,
         choice: &'a Choice,
         pass: &'a mut Pass<'p>,
-        tensors: impl Iterator<Item = &'a TensorInfo>,
+        tensors: impl Iterator<Item = &'t TensorInfo>,
     ) -> Result<Self> {
         let mut bytes = 0_usize;
         for tensor in tensors {
@@ -83,7 +84,7 @@ impl<'a, 'p> Packer<'a, 'p> {
         let (kernel, layout) = kernel_for(self.file, tensor, self.choice)?;
         let (k, n) = (tensor.shape[0], tensor.shape[1]);
         if layout.in_place {
-            return Ok(Matrix { n, k, kernel, layout, place: Place::InPlace(tensor.clone()) });
+            return Ok(Matrix { n, k, bias: None, kernel, layout, place: Place::InPlace(tensor.clone()) });
         }
         let source = self.file.bytes(tensor);
         let row_bytes = row_bytes(self.file.format(tensor)?, k);
@@ -97,7 +98,7 @@ impl<'a, 'p> Packer<'a, 'p> {
             kernel.pack_panel(&source[first * row_bytes..][..n_rows * row_bytes], n_rows, k, dst);
         });
         self.file.release(tensor);
-        Ok(Matrix { n, k, kernel, layout, place: Place::Packed(place) })
+        Ok(Matrix { n, k, bias: None, kernel, layout, place: Place::Packed(place) })
     }
 
     /// The block that holds all that was packed.

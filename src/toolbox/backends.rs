@@ -121,6 +121,8 @@ fn slots(choice: &Choice) -> impl Iterator<Item = (&'static str, &'static str)> 
         ("softmax", t.softmax.owner()),
         ("silu_mul", t.silu_mul.owner()),
         ("gelu_mul", t.gelu_mul.owner()),
+        ("limited_mul", t.limited_mul.owner()),
+        ("soft_cap", t.soft_cap.owner()),
         ("add", t.add.owner()),
     ]
     .into_iter()

@@ -68,6 +68,9 @@ struct Wide<'a> {
     cost: f64, // as it came out
 }
 
+/// What comes last before the residual stream: where it is 0, a layer adds nothing.
+const LAST: [&str; 4] = ["attn_output.", "post_attention_norm.", "ffn_down", "post_ffw_norm."];
+
 /// Where the bytes of a tensor come from.
 enum Source<'a> {
     Copy(&'a TensorInfo),
@@ -97,20 +100,14 @@ impl<'a> Wide<'a> {
         for t in file.tensors() {
             wide.add(&t.name, t, false)?;
         }
+        if config.family.scaled_by_width.is_some() {
+            // What the number of layers says of it no longer holds.
+            wide.writer.set(&format!("{}.attention.scale", config.architecture), Value::F32(config.attention_scale));
+        }
         for layer in config.n_layers..wide.n_layers {
-            let from = &tensors.layers[layer % config.n_layers];
-            for (role, t, zero) in [
-                ("attn_norm", from.attn_norm, false),
-                ("attn_q", from.attn_q, false),
-                ("attn_k", from.attn_k, false),
-                ("attn_v", from.attn_v, false),
-                ("attn_output", from.attn_output, true),
-                ("ffn_norm", from.ffn_norm, false),
-                ("ffn_gate", from.ffn_gate, false),
-                ("ffn_up", from.ffn_up, false),
-                ("ffn_down", from.ffn_down, true),
-            ] {
-                wide.add(&format!("blk.{layer}.{role}.weight"), t, zero)?;
+            let from = format!("blk.{}.", layer % config.n_layers);
+            for (role, t) in file.tensors().iter().filter_map(|t| Some((t.name.strip_prefix(&from)?, t))) {
+                wide.add(&format!("blk.{layer}.{role}"), t, LAST.iter().any(|last| role.starts_with(last)))?;
             }
         }
         Ok(wide)

@@ -90,3 +90,14 @@ pub(crate) fn first_difference(expected: &[f32], got: &[f32], n_vocab: usize) ->
     let i = expected.iter().zip(got).position(|(a, b)| a.to_bits() != b.to_bits())?;
     Some(format!("position {} logit {} is {}, not {}", i / n_vocab, i % n_vocab, got[i], expected[i]))
 }
+
+/// The rows at these positions, one after the other.
+pub(crate) fn rows(logits: &[f32], n_vocab: usize, positions: &[usize]) -> Vec<f32> {
+    positions.iter().flat_map(|p| &logits[p * n_vocab..][..n_vocab]).copied().collect()
+}
+
+/// Mean squared error over mean squared value.
+pub(crate) fn nmse(expected: &[f32], got: &[f32]) -> f64 {
+    let error: f64 = expected.iter().zip(got).map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    error / expected.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
+}

@@ -158,9 +158,9 @@ fn rotation_is_scaled_as_the_file_says() {
 
     let rope = load(&[Fill("rope_freqs.weight", &[2], 8.0), factor()]).unwrap().rope;
     assert_eq!(rope.factors, [8.0, 8.0]);
-    let mut frequencies = [1.0, 0.5];
-    rope.scale(&mut frequencies);
-    assert_eq!(frequencies, [0.03125, 0.015625]);
+    let plain = load(&[]).unwrap().rope.frequencies(64);
+    assert_eq!(plain, [1.0, 5e5_f64.powf(-0.5) as f32]);
+    assert_eq!(rope.frequencies(64), plain.iter().map(|f| f / 32.0).collect::<Vec<_>>());
 }
 
 #[test]
@@ -189,18 +189,24 @@ fn each_fault_is_named() {
         (Set("rope.dimension_count", int(8)), "llama.rope.dimension_count is 8"),
         (Set("rope.freq_base", Value::F32(0.0)), "llama.rope.freq_base is 0; it must be positive"),
         (Set("rope.freq_base", Value::F32(f32::NAN)), "llama.rope.freq_base is f32 NaN, not a finite number"),
-        (Set("rope.scaling.type", Value::String("yarn".into())), "llama.rope.scaling.type is \"yarn\", which rml does not run"),
+        (Set("rope.scaling.type", Value::String("dynamic".into())), "llama.rope.scaling.type is \"dynamic\", which rml does not run"),
         (Set("rope.scaling.factor", Value::F32(-1.0)), "llama.rope.scaling.factor is -1"),
         (Set("attention.layer_norm_rms_epsilon", Value::F32(0.0)), "layer_norm_rms_epsilon is 0; it must be positive"),
         (Unset("attention.layer_norm_rms_epsilon"), "layer_norm_rms_epsilon is missing"),
-        (Set("expert_count", int(8)), "llama.expert_count asks for 8 experts"),
+        (Set("expert_count", int(8)), "llama.expert_used_count is missing"),
+        (Set("expert_weights_norm", Value::Bool(false)), "llama.expert_weights_norm is false, which rml does not run"),
+        (Set("expert_weights_scale", Value::F32(2.5)), "llama.expert_weights_scale is 2.5"),
+        (Set("attention.scale", Value::F32(-1.0)), "llama.attention.scale is -1; it must be positive"),
+        (Set("attn_logit_softcapping", Value::F32(0.0)), "llama.attn_logit_softcapping is 0; it must be positive"),
         (Remove("token_embd.weight"), "llama.vocab_size is missing"),
         (Remove("output_norm.weight"), "tensor output_norm.weight is missing"),
         (Remove("blk.1.ffn_up.weight"), "tensor blk.1.ffn_up.weight is missing"),
         (Tensor("token_embd.weight", 0, &[8]), "token_embd.weight has the shape [8], where two dimensions"),
         (Tensor("blk.0.attn_q.weight", 0, &[24, 8]), "blk.0.attn_q.weight has the shape [24, 8], but the metadata asks for [8, 24]"),
         (Tensor("blk.0.attn_q.weight", 24, &[8, 24]), "tensor blk.0.attn_q.weight is stored as i8"),
-        (Tensor("blk.0.attn_q.bias", 0, &[24]), "tensor blk.0.attn_q.bias has no place in architecture llama"),
+        (Tensor("blk.0.attn_q.bias", 0, &[23]), "tensor blk.0.attn_q.bias has the shape [23], but the metadata asks for [24]"),
+        (Tensor("blk.0.attn_q_norm.weight", 0, &[6]), "tensor blk.0.attn_q_norm.weight has no place in architecture llama"),
+        (Tensor("rope_factors_long.weight", 0, &[2]), "tensors rope_factors_short.weight and rope_factors_long.weight come together"),
         (Tensor("rope_freqs.weight", 0, &[3]), "rope_freqs.weight has the shape [3] in f32, where [2] in f32 is needed"),
         (Tensor("rope_freqs.weight", 1, &[2]), "rope_freqs.weight has the shape [2] in f16"),
         (Fill("rope_freqs.weight", &[2], 0.0), "rope_freqs.weight holds 0 at 0"),

@@ -54,6 +54,8 @@ impl Backend for Avx2 {
         table.softmax.put(NAME, softmax::softmax);
         table.silu_mul.put(NAME, gate::silu_mul);
         table.gelu_mul.put(NAME, gate::gelu_mul);
+        table.limited_mul.put(NAME, gate::limited_mul);
+        table.soft_cap.put(NAME, gate::soft_cap);
         table.add.put(NAME, gate::add);
         sampling::install(NAME, table);
         for kernel in matmul::KERNELS {

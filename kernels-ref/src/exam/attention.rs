@@ -19,6 +19,7 @@ struct Sizes {
     d: usize,
     first: usize,
     window: usize,
+    cap: Option<f32>,
 }
 
 const ALL: usize = usize::MAX;
@@ -61,13 +62,19 @@ const CASES: [(usize, usize, usize, usize, usize); 34] = [
     (70, 1, 128, 480, 33),
 ];
 
+/// What keeps scores within limits in every so many of the cases, as well as none.
+const CAP: f32 = 1.5;
+const CAPPED: usize = 3;
+
 /// Examines attention.
 pub fn attend(exam: &mut Exam, kernel: Attend) {
-    for (m, g, d, first, window) in CASES {
-        let sizes = Sizes { m, g, d, first, window };
+    let plain = CASES.map(|case| (case, None));
+    for ((m, g, d, first, window), cap) in plain.into_iter().chain(CASES.into_iter().step_by(CAPPED).map(|case| (case, Some(CAP)))) {
+        let sizes = Sizes { m, g, d, first, window, cap };
         let seen = if window == ALL { "all".to_owned() } else { window.to_string() };
+        let capped = cap.map_or(String::new(), |cap| format!(" cap={cap}"));
         for kv in KvType::ALL {
-            let line = format!("m={m} g={g} d={d} first={first} window={seen} kv={}", kv.name());
+            let line = format!("m={m} g={g} d={d} first={first} window={seen}{capped} kv={}", kv.name());
             for fill in [Fill::Gaussian, Fill::Outliers, Fill::Signs, Fill::Zeros, Fill::Broken, Fill::Bits] {
                 exam.case("attend", "attend_equals_reference", &format!("{line} fill={}", fill.name()), |random| {
                     let setting = Setting::new(sizes, kv, fill, random);
@@ -164,7 +171,7 @@ fn tokens_alone(kernel: Attend, span: &AttendSpan<'_>, random: &mut Random) -> R
 
 /// Merged spans against a softmax in f64 over keys and values as they were before they went into the cache.
 fn accurate(kernel: Attend, setting: &Setting, random: &mut Random) -> Result<(), Fault> {
-    let Sizes { m, g, d, first, window } = setting.sizes;
+    let Sizes { m, g, d, first, window, cap } = setting.sizes;
     let mut total: Option<State> = None;
     setting.each_span(|span| {
         let mut state = State::of(kernel, span, random)?;
@@ -183,7 +190,8 @@ fn accurate(kernel: Attend, setting: &Setting, random: &mut Random) -> Result<()
         let q = &setting.q.get()[i * setting.q_stride + h * d..][..d];
         let score = |t: usize| {
             let terms = q.iter().zip(&setting.k[t * d..][..d]);
-            terms.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>() * f64::from(setting.scale)
+            let score = terms.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum::<f64>() * f64::from(setting.scale);
+            cap.map_or(score, |cap| f64::from(cap) * libm::tanh(score / f64::from(cap)))
         };
         let weights: Vec<f64> = keys.clone().map(|t| libm::exp(score(t))).collect();
         let sum: f64 = weights.iter().sum();
@@ -296,10 +304,10 @@ impl Setting {
 
     /// Calls `check` with every span up to the last token.
     fn each_span(&self, mut check: impl FnMut(&AttendSpan<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
-        let Sizes { m, g, d, first, window } = self.sizes;
+        let Sizes { m, g, d, first, window, cap } = self.sizes;
         let kv = self.cache.view();
         for span in 0..(first + m).div_ceil(KEY_SPAN) {
-            let span = AttendSpan { q: self.q.get(), q_stride: self.q_stride, m, g, d, kv, first, window, span, scale: self.scale };
+            let span = AttendSpan { q: self.q.get(), q_stride: self.q_stride, m, g, d, kv, first, window, span, scale: self.scale, cap };
             check(&span).map_err(|fault| fault.of(&format!("span {}", span.span)))?;
         }
         Ok(())

@@ -67,3 +67,14 @@ pub const SILU: f64 = EXP + 3.0 * U;
 pub fn gelu(exponent: f64) -> f64 {
     SILU + 5.0 * U * exponent.abs()
 }
+
+/// Relative error of the gate of gpt-oss as far as its `up + 1` is exact: as [`SILU`], one product more, and an argument of two
+/// roundings, the product and its constant.
+pub fn limited(x: f64) -> f64 {
+    SILU + U + 2.0 * U * 1.702 * x.abs()
+}
+
+/// Error of a soft cap as a share of the cap. With `e` the exponential of `u`, `2 e / (1 + e)^2 <= 1/2` passes on what is wrong
+/// with it: [`EXP`], and 2 roundings of `u`, where `|u| e / (1 + e)^2 < 0.45`. Sum and quotient add two roundings of up to 2, the
+/// difference one of up to 1.
+pub const SOFT_CAP: f64 = 0.5 * EXP + 4.0 * 0.45 * U + 5.0 * U;

@@ -25,6 +25,52 @@ pub fn gelu_mul(exam: &mut Exam, kernel: fn(&mut [f32], &[f32])) {
     });
 }
 
+/// Examines the gate of gpt-oss.
+pub fn limited_mul(exam: &mut Exam, kernel: fn(&mut [f32], &[f32])) {
+    pairs(exam, "limited_mul", "limited_mul_equals_reference", kernel, gate::limited_mul);
+    for n in SIZES {
+        exam.case("limited_mul", "limited_mul_is_accurate", &format!("n={n}"), |random| {
+            let [x, up] = [(); 2].map(|()| Fill::Gaussian.numbers(n, random).iter().map(|x| x * 7.0).collect::<Vec<f32>>());
+            let mut got = x.clone();
+            kernel(&mut got, &up);
+            let want: Vec<f64> = (x.iter().zip(&up))
+                .map(|(&x, &up)| {
+                    let (x, up) = (f64::from(x).min(7.0), f64::from(up).clamp(-7.0, 7.0));
+                    x / (1.0 + libm::exp(-1.702 * x)) * (up + 1.0)
+                })
+                .collect();
+            // That of SiLU, whose argument is rounded once more, and the sum of 1; where it cancels, of the 1.
+            within(&got, &want, |i| {
+                let (x, up) = (f64::from(x[i]).min(7.0), f64::from(up[i]).clamp(-7.0, 7.0));
+                bounds::limited(x) * want[i].abs() + (bounds::U * (up.abs() + 1.0) + bounds::GATE_CLAMP) * x.abs()
+            })
+        });
+    }
+}
+
+/// Examines `x = cap * tanh(x / cap)`.
+pub fn soft_cap(exam: &mut Exam, kernel: fn(&mut [f32], f32)) {
+    for (n, fill) in SIZES.iter().flat_map(|&n| Fill::ALL.map(|fill| (n, fill))) {
+        exam.case("soft_cap", "soft_cap_equals_reference", &format!("n={n} fill={}", fill.name()), |random| {
+            let mut want = fill.numbers(n, random);
+            let mut got = Guarded::of(&want, random.below(16), CANARY);
+            kernel(got.get_mut(), 30.0);
+            gate::soft_cap(&mut want, 30.0);
+            got.intact()?;
+            equal(got.get(), &want)
+        });
+        if fill == Fill::Gaussian {
+            exam.case("soft_cap", "soft_cap_is_accurate", &format!("n={n}"), |random| {
+                let x: Vec<f32> = fill.numbers(n, random).iter().map(|x| x * 20.0).collect();
+                let mut got = x.clone();
+                kernel(&mut got, 30.0);
+                let want: Vec<f64> = x.iter().map(|&x| 30.0 * libm::tanh(f64::from(x) / 30.0)).collect();
+                within(&got, &want, |_| bounds::SOFT_CAP * 30.0)
+            });
+        }
+    }
+}
+
 /// Examines `acc += x`.
 pub fn add(exam: &mut Exam, kernel: fn(&mut [f32], &[f32])) {
     pairs(exam, "add", "add_equals_reference", kernel, gate::add);

@@ -16,7 +16,7 @@ mod report;
 mod rows;
 
 pub use attention::{append, attend, merge_spans};
-pub use elements::{add, embed_row, gelu_mul, quantize, silu_mul};
+pub use elements::{add, embed_row, gelu_mul, limited_mul, quantize, silu_mul, soft_cap};
 pub use products::{Panels, Product, Tile, product};
 pub use report::{Failure, Report};
 pub use rows::{rms_norm, rope_halves, rope_pairs, softmax};

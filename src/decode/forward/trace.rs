@@ -2,8 +2,10 @@
 
 use rml_backends::table::Slot;
 
-use super::{Input, Matrix, Step};
-use crate::model::RopeStyle;
+use super::super::activations::Input;
+use super::Step;
+use crate::model::weights::Matrix;
+use crate::model::{HeadNorm, RopeStyle};
 
 impl Step<'_> {
     /// An operation on rows of `k` numbers.
@@ -31,15 +33,20 @@ impl Step<'_> {
     }
 
     /// Rotation and attention.
-    pub(super) fn trace_attention(&self) {
+    pub(super) fn trace_attention(&self, layer: usize) {
         let Some(trace) = self.model.trace() else { return };
         let (heads, kv_heads, d) = (self.config.n_heads, self.config.n_kv_heads, self.config.d_head);
         let (name, rope) = match self.config.rope.style {
             RopeStyle::Pairs => ("rope_pairs", &self.table.rope_pairs),
             RopeStyle::Halves => ("rope_halves", &self.table.rope_halves),
         };
-        trace.slot(name, rope, (heads, d), self.m);
-        trace.slot(name, rope, (kv_heads, d), self.m);
+        if self.config.family.head_norm == HeadNorm::Head {
+            trace.slot("rms_norm", &self.table.rms_norm, (0, d), self.m);
+        }
+        if self.config.rope_of(layer).is_some() {
+            trace.slot(name, rope, (heads, d), self.m);
+            trace.slot(name, rope, (kv_heads, d), self.m);
+        }
         trace.slot("attend", &self.table.attend, (heads, d), self.m);
     }
 }

@@ -35,6 +35,9 @@ struct Header {
     cache: u64, // bytes
 }
 
+/// Added to the number of the cache type where the rotation is that of long contexts.
+const LONG: u32 = 1 << 8;
+
 /// The number of a cache type in a file.
 fn kv_number(kv: KvType) -> u32 {
     match kv {
@@ -110,7 +113,7 @@ impl Session {
     fn write(&self, path: &Path, attachment: &[u8]) -> io::Result<()> {
         let cache = self.state.cache();
         let header = Header {
-            kv: kv_number(cache.kind()),
+            kv: kv_number(cache.kind()) | self.rotation_number(),
             fingerprint: self.model.fingerprint(),
             rng: self.rng.state(),
             attachment: attachment.len() as u64,
@@ -174,6 +177,12 @@ impl Session {
         Ok(attachment)
     }
 
+    /// [`LONG`] where the rotation is that of long contexts.
+    fn rotation_number(&self) -> u32 {
+        let is_long = self.model.config().rope.is_long(self.context_size());
+        if is_long { LONG } else { 0 }
+    }
+
     /// Whether what a whole file holds can be gone on with here.
     fn check_fit(&self, header: &Header) -> std::result::Result<(), Refused> {
         let cache = self.state.cache();
@@ -181,8 +190,15 @@ impl Session {
         if header.fingerprint != self.model.fingerprint() {
             return refuse("it was saved with another model; load that one, or name another file".into());
         }
-        if header.kv != kv_number(cache.kind()) {
-            let saved = KvType::ALL.into_iter().find(|&kv| kv_number(kv) == header.kv).map_or("unknown", KvType::name);
+        let long = self.rotation_number();
+        if header.kv & LONG != long {
+            let size = if long == 0 { "larger" } else { "smaller" };
+            return refuse(format!(
+                "this model rotates otherwise in a {size} context, which it was saved in; use the size it had then (--ctx)"
+            ));
+        }
+        if header.kv & !LONG != kv_number(cache.kind()) {
+            let saved = KvType::ALL.into_iter().find(|&kv| kv_number(kv) == header.kv & !LONG).map_or("unknown", KvType::name);
             return refuse(format!("its cache is of type {saved}, this session's of {}; use the same (--kv)", cache.kind().name()));
         }
         let (n, capacity) = (header.tokens, cache.capacity());

@@ -137,6 +137,10 @@ fn shared_settings(config: &SamplerConfig, n_shared: usize) -> SamplerConfig {
 /// Bytes that a step of decode reads.
 fn multiplied_bytes(model: &Model) -> usize {
     let weights = model.weights();
-    let of_layers = weights.layers.iter().flat_map(|l| [&l.q, &l.k, &l.v, &l.output, &l.gate, &l.up, &l.down]);
+    let used = model.config().experts.map_or(1, |experts| experts.used);
+    let of_layers = weights.layers.iter().flat_map(|l| {
+        let ffn = l.ffn.iter().take(used).flat_map(|f| [&f.gate, &f.up, &f.down]);
+        [&l.q, &l.k, &l.v, &l.output].into_iter().chain(&l.router).chain(ffn)
+    });
     of_layers.chain([&weights.head]).map(|m| m.bytes()).sum()
 }

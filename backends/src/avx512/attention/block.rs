@@ -43,6 +43,8 @@ pub(super) struct Block<'a, T> {
     pub(super) start: usize,
     /// What scores are multiplied with.
     pub(super) scale: f32,
+    /// What keeps them within limits.
+    pub(super) cap: Option<f32>,
 }
 
 impl<T: Element> Block<'_, T> {
@@ -66,6 +68,9 @@ impl<T: Element> Block<'_, T> {
         let mut p = [[0.0; KEY_BLOCK]; N];
         // SAFETY: the caller's.
         unsafe { self.score(queries, from / KEY_PANEL..to.div_ceil(KEY_PANEL), &mut p) };
+        if let Some(cap) = self.cap {
+            p.iter_mut().for_each(|p| soft_cap(p, cap));
+        }
         let mut max = [f32::NEG_INFINITY; N];
         let mut sum = [0.0; N];
         for r in 0..N {
@@ -90,6 +95,16 @@ pub(super) fn load(x: &[f32; WIDTH]) -> __m512 {
 pub(super) fn store(v: __m512, x: &mut [f32; WIDTH]) {
     // SAFETY: 16 writable numbers; the store needs no alignment.
     unsafe { _mm512_storeu_ps(x.as_mut_ptr(), v) }
+}
+
+/// Keeps scores within `cap`, as `rml_kernels_ref::gate::soft_cap` says.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn soft_cap(p: &mut Scores, cap: f32) {
+    let (slope, twice, cap) = (_mm512_set1_ps(2.0 / cap), _mm512_set1_ps(2.0 * cap), _mm512_set1_ps(cap));
+    for p in p.as_chunks_mut::<WIDTH>().0 {
+        let e = exp(_mm512_mul_ps(load(p), slope));
+        store(_mm512_sub_ps(cap, _mm512_div_ps(twice, _mm512_add_ps(_mm512_set1_ps(1.0), e))), p);
+    }
 }
 
 /// Turns the scores of the keys seen into exponentials relative to their largest, and those of the others into 0; returns

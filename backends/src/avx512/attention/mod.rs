@@ -109,7 +109,9 @@ unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[
     let mut start = from / KEY_BLOCK * KEY_BLOCK;
     while start < to {
         // SAFETY: the caller's: the cache holds the keys that are seen; `d` numbers of each query are written.
-        unsafe { Block { k, v, scales: T::scales(&span.kv), d, start, scale: span.scale }.attend(&queries, &seen, &mut state) };
+        unsafe {
+            Block { k, v, scales: T::scales(&span.kv), d, start, scale: span.scale, cap: span.cap }.attend(&queries, &seen, &mut state)
+        };
         start += KEY_BLOCK;
     }
     N

@@ -1,0 +1,184 @@
+//! Products on their way through the threads: what goes in, what comes out, and what is done to it there.
+
+use rml_backends::TileMut;
+use rml_kernels_ref::activation::Activations;
+use rml_kernels_ref::gate::scale;
+
+use super::super::activations::{Input, Kinds, Prepared, fine_rows};
+use super::Step;
+use super::buffers::ALONE;
+use crate::exec::{Chunks, Pass, Tiles};
+use crate::model::load::FeedForward;
+use crate::model::weights::Matrix;
+
+impl Step<'_> {
+    /// `x += w * input`, normalized in between where there are weights for that. `out` and `spare` are as large as `x`.
+    #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
+    pub(super) fn residual(
+        &mut self,
+        pass: &mut Pass<'_>,
+        input: &Input<'_>,
+        w: &Matrix,
+        norm: Option<&[f32]>,
+        shared: &mut Prepared<'_>,
+        own: &mut [Prepared<'_>],
+        (out, x, spare): (&mut [f32], &mut [f32], &mut [f32]),
+    ) {
+        let (m, n) = (self.m, w.n);
+        let out = &mut out[..m * n];
+        self.trace_rows("add", &self.table.add, n);
+        let tiles = (self.tiles(out, w, pass), self.tiles(x, w, pass));
+        self.product(pass, input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
+            s.multiply(w, &prepared.view(input, w.kernel.activation()), &mut out);
+            if norm.is_none() {
+                (0..m).for_each(|i| s.add(x.row(i), out.row(i)));
+            }
+        });
+        // A norm needs whole rows, so it comes when all tiles are there.
+        if let Some(weight) = norm {
+            self.trace_rows("rms_norm", &self.table.rms_norm, n);
+            let this = &*self;
+            let rows = (Chunks::new(out, n), Chunks::new(&mut spare[..m * n], n), Chunks::new(x, n));
+            pass.each(rows, |_, _, (out, normed, x)| {
+                this.table.rms_norm.get()(out, weight, this.config.rms_eps, normed);
+                this.add(x, normed);
+            });
+        }
+    }
+
+    /// Adds to the residual stream. `out` is left in disorder.
+    pub(super) fn add(&self, x: &mut [f32], out: &mut [f32]) {
+        if self.config.residual_scale != 1.0 {
+            scale(out, self.config.residual_scale);
+        }
+        self.table.add.get()(x, out);
+    }
+
+    /// Normalizes queries and keys in place, a row a token. `spare` is as large as `q`.
+    pub(super) fn normalize_rows(
+        &self,
+        pass: &mut Pass<'_>,
+        (q, k): (&mut [f32], &mut [f32]),
+        [of_q, of_k]: [&[f32]; 2],
+        spare: &mut [f32],
+    ) {
+        self.trace_rows("rms_norm", &self.table.rms_norm, of_q.len());
+        self.trace_rows("rms_norm", &self.table.rms_norm, of_k.len());
+        let rows = (Chunks::new(q, of_q.len()), Chunks::new(k, of_k.len()), Chunks::new(spare, of_q.len()));
+        pass.each(rows, |_, _, (q, k, spare)| {
+            for (row, weight) in [(q, of_q), (k, of_k)] {
+                let copy = &mut spare[..row.len()];
+                copy.copy_from_slice(row);
+                self.table.rms_norm.get()(copy, weight, self.config.rms_eps, row);
+            }
+        });
+    }
+
+    /// Rows of `k` numbers for these matrices, normalized first where there are weights for that.
+    pub(super) fn input<'i>(&self, x: &'i [f32], k: usize, norm: Option<&'i [f32]>, matrices: &[&Matrix]) -> Input<'i> {
+        let kinds = matrices.iter().fold(Kinds::default(), |kinds, w| kinds.and(w.kernel.activation()));
+        Input { x, m: x.len() / k, k, norm: norm.map(|weight| (weight, self.config.rms_eps)), kinds, fine: false }
+    }
+
+    /// Prepares the input and runs `body` for every part of `parts`.
+    pub(super) fn product<S: crate::exec::Split>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        input: &Input<'_>,
+        shared: &mut Prepared<'_>,
+        own: &mut [Prepared<'_>],
+        parts: S,
+        body: impl Fn(&Self, &Prepared<'_>, S::Part) + Sync,
+    ) {
+        self.phase += 1;
+        self.trace_input(input);
+        let (phase, this) = (self.phase, &*self);
+        if input.m <= ALONE {
+            pass.each_with(own, parts, |own, _, part| {
+                own.fill_once(phase, this.table, input);
+                body(this, own, part);
+            });
+        } else {
+            shared.fill_shared(pass, this.table, input);
+            let shared = &*shared;
+            pass.each(parts, |_, _, part| body(this, shared, part));
+        }
+    }
+
+    /// The product, and the bias where the matrix has one.
+    pub(super) fn multiply(&self, w: &Matrix, x: &Activations<'_>, out: &mut TileMut<'_>) {
+        self.trace_product(w, x.m);
+        w.kernel.multiply(&w.weights(self.model.storage()), x, out);
+        self.add_bias(w, x.m, out);
+    }
+
+    /// The product with a fine input: those of both its rows for a token, added up.
+    pub(super) fn multiply_fine(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
+        let x = prepared.fine_view(input, w.kernel.activation());
+        self.trace_product(w, x.m);
+        w.kernel.multiply(&w.weights(self.model.storage()), &x, out);
+        for i in input.m..x.m {
+            let (sum, rest) = out.two_rows(i - input.m, i);
+            self.table.add.get()(sum, rest);
+        }
+        self.add_bias(w, input.m, out);
+    }
+
+    fn add_bias(&self, w: &Matrix, m: usize, out: &mut TileMut<'_>) {
+        if let Some(bias) = &w.bias {
+            let bias = &bias[out.cols()];
+            (0..m).for_each(|i| self.table.add.get()(out.row(i), bias));
+        }
+    }
+
+    /// The activation of a tile of gates and the same tile of ups.
+    pub(super) fn activate(&self, gate: &mut TileMut<'_>, up: &mut TileMut<'_>) {
+        let activate = self.gate().1.get();
+        (0..gate.m()).for_each(|i| activate(gate.row(i), up.row(i)));
+    }
+
+    /// Gates and ups of `m` rows in tiles, the same for both.
+    pub(super) fn gate_tiles<'o>(
+        &self,
+        (gate, up): (&'o mut [f32], &'o mut [f32]),
+        m: usize,
+        w: &FeedForward,
+        pass: &Pass<'_>,
+    ) -> (Tiles<'o>, Tiles<'o>) {
+        let (name, slot) = self.gate();
+        self.trace_rows(name, slot, w.gate.n);
+        let step = self.rows_a_task(&w.gate, pass).max(w.up.panel_rows());
+        (Tiles::columns(gate, (m, w.gate.n), step), Tiles::columns(up, (m, w.up.n), step))
+    }
+
+    /// The output of [`multiply_fine`](Self::multiply_fine) in tiles, one a task.
+    pub(super) fn fine_tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
+        let rows = fine_rows(self.m, w.kernel.activation());
+        Tiles::columns(&mut out[..rows * w.n], (rows, w.n), self.rows_a_task(w, pass))
+    }
+
+    /// A product's output in tiles, one a task.
+    pub(super) fn tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
+        self.tiles_of(out, self.m, w, pass)
+    }
+
+    /// The same for another number of rows, its columns split alike.
+    pub(super) fn tiles_of<'o>(&self, out: &'o mut [f32], m: usize, w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
+        Tiles::columns(out, (m, w.n), self.rows_a_task(w, pass))
+    }
+
+    /// Rows of a matrix that one task multiplies: whole panels, a few tasks a thread, none too small to be worth a claim.
+    pub(super) fn rows_a_task(&self, w: &Matrix, pass: &Pass<'_>) -> usize {
+        /// Tasks a thread: enough that a thread which is held up leaves its share to the others.
+        const TASKS: usize = 4;
+        /// Bytes of weights that make a task worth claiming.
+        const BYTES: usize = 16 << 10;
+        let n_threads = pass.n_threads();
+        if n_threads == 1 {
+            return w.n.next_multiple_of(w.panel_rows());
+        }
+        let share = w.n.div_ceil(n_threads * TASKS);
+        let smallest = (BYTES * w.n).div_ceil(w.bytes() * self.m);
+        share.max(smallest.min(w.n.div_ceil(n_threads))).next_multiple_of(w.panel_rows())
+    }
+}
