@@ -99,6 +99,18 @@ impl Format {
         (k / self.block_len()).checked_mul(self.block_bytes())
     }
 
+    /// Where the f16 scales and minima stand in a block.
+    pub const fn scale_offsets(self) -> &'static [usize] {
+        match self {
+            Format::F32 | Format::F16 | Format::BF16 => &[],
+            Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => &[0],
+            Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
+            Format::Q2_K => &[80, 82],
+            Format::Q3_K => &[108],
+            Format::Q6_K => &[208],
+        }
+    }
+
     /// Whether weights are plain floats rather than quantized blocks.
     pub fn is_float(self) -> bool {
         matches!(self, Format::F32 | Format::F16 | Format::BF16)
