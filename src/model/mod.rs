@@ -6,6 +6,7 @@ mod fingerprint;
 pub mod gguf;
 mod load;
 mod memory;
+pub mod quantize;
 mod tensors;
 pub(crate) mod weights;
 

@@ -6,6 +6,7 @@ mod inspect;
 mod logits;
 mod new_file;
 mod perplexity;
+mod quantize;
 mod speculate;
 pub mod synth;
 mod target;
@@ -49,6 +50,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Quantize(quantize::QuantizeArgs),
     Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
@@ -133,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Quantize(args) => args.run(&mut out),
         Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {

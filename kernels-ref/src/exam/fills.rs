@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use crate::blocks::set_scales;
 use crate::format::Format;
 
 /// SplitMix64. Source: Steele, Lea and Flood 2014.
@@ -160,13 +161,10 @@ impl WeightFill {
         if self == WeightFill::Extreme {
             block.fill(random.pick(&[0xff, 0x00, 0x80, 0x7f, 0x0f, 0xf0]));
         }
-        for &at in format.scale_offsets() {
-            let scale = match self {
-                WeightFill::Scales => f16::from_bits(random.pick(&SPECIAL_SCALES)),
-                _ => f16::from_f32(random.gaussian() * 0.01),
-            };
-            block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
-        }
+        set_scales(format, block, |_| match self {
+            WeightFill::Scales => f16::from_bits(random.pick(&SPECIAL_SCALES)),
+            _ => f16::from_f32(random.gaussian() * 0.01),
+        });
     }
 }
 

@@ -189,6 +189,11 @@ impl Gguf {
         &self.shards[0].path
     }
 
+    /// The file, or all files of a split set.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.shards.iter().map(|shard| shard.path.as_path())
+    }
+
     /// Version of the format.
     pub fn version(&self) -> u32 {
         self.version

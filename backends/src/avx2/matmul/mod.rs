@@ -6,6 +6,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod codec;
+pub(crate) mod decoded;
 pub(crate) mod float;
 mod head;
 pub(crate) mod q3_k;
@@ -39,4 +40,16 @@ pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
     &quantized::Quantized::<q4_k::Q4K>::new("avx2:q4_k·q8:16x4"),
     &quantized::Quantized::<q4_k::Q5K>::new("avx2:q5_k·q8:16x4"),
     &quantized::Quantized::<q6_k::Q6K>::new("avx2:q6_k·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq1S>>::new("avx2:iq1_s·q8:16x4"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq1M>>::new("avx2:iq1_m·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq2Xxs>>::new("avx2:iq2_xxs·q8:16x4"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq2Xs>>::new("avx2:iq2_xs·q8:16x4"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq2S>>::new("avx2:iq2_s·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq3Xxs>>::new("avx2:iq3_xxs·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq3S>>::new("avx2:iq3_s·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq4Nl>>::new("avx2:iq4_nl·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq4Xs>>::new("avx2:iq4_xs·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Tq1>>::new("avx2:tq1_0·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Tq2>>::new("avx2:tq2_0·q8:16x4"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Mxfp4>>::new("avx2:mxfp4·q8:16x4"),
 ];

@@ -14,7 +14,7 @@ mod stage;
 mod staged;
 mod tile;
 
-use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
+use crate::avx2::matmul::{decoded, q3_k, q4, q4_k, q5, q6_k, q8};
 use crate::matmul::MatmulKernel;
 
 /// Products of float weights.
@@ -36,4 +36,16 @@ pub(super) static VNNI: &[&dyn MatmulKernel] = &[
     &quantized::Quantized::<q4_k::Q4K>::new("avx512:q4_k·q8:16x8"),
     &quantized::Quantized::<q4_k::Q5K>::new("avx512:q5_k·q8:16x8"),
     &quantized::Quantized::<q6_k::Q6K>::new("avx512:q6_k·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq1S>>::new("avx512:iq1_s·q8:16x8"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq1M>>::new("avx512:iq1_m·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq2Xxs>>::new("avx512:iq2_xxs·q8:16x8"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq2Xs>>::new("avx512:iq2_xs·q8:16x8"),
+    &quantized::Quantized::<decoded::Grouped<decoded::Iq2S>>::new("avx512:iq2_s·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq3Xxs>>::new("avx512:iq3_xxs·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq3S>>::new("avx512:iq3_s·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq4Nl>>::new("avx512:iq4_nl·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Iq4Xs>>::new("avx512:iq4_xs·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Tq1>>::new("avx512:tq1_0·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Tq2>>::new("avx512:tq2_0·q8:16x8"),
+    &quantized::Quantized::<decoded::Scaled<decoded::Mxfp4>>::new("avx512:mxfp4·q8:16x8"),
 ];
