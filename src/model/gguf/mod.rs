@@ -224,19 +224,14 @@ impl Gguf {
         self.index.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// The format of a tensor, if rml can multiply it.
+    /// The format of a tensor, if rml reads it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] naming tensor and type.
     pub fn format(&self, tensor: &TensorInfo) -> Result<Format> {
         tensor.kind.format().ok_or_else(|| Error::Unsupported {
             path: self.shards[tensor.shard].path.clone(),
-            reason: format!(
-                "tensor {} is stored as {}, which rml cannot multiply; it reads {}, so take the model in one of these",
-                tensor.name,
-                tensor.kind,
-                Format::ALL.map(Format::name).join(", ")
-            ),
+            reason: format!("tensor {} is stored as {}, {}", tensor.name, tensor.kind, tensor.kind.obstacle()),
         })
     }
 
