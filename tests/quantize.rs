@@ -78,7 +78,12 @@ fn every_tensor_has_the_bytes_that_llama_cpp_writes() {
         for tensor in new.tensors() {
             let digest: String = Sha256::digest(new.bytes(tensor)).iter().map(|b| format!("{b:02x}")).collect();
             let want = &tensors[&tensor.name];
-            assert_eq!((tensor.kind.to_string().as_str(), digest.as_str()), (want[0].as_str().unwrap(), want[1].as_str().unwrap()), "{name}: {}", tensor.name);
+            assert_eq!(
+                (tensor.kind.to_string().as_str(), digest.as_str()),
+                (want[0].as_str().unwrap(), want[1].as_str().unwrap()),
+                "{name}: {}",
+                tensor.name
+            );
         }
         for (key, value) in file.metadata().iter().filter(|(key, _)| !key.starts_with("general.")) {
             assert_eq!(new.metadata().get(key), Some(value), "{name}");

@@ -67,7 +67,7 @@ pub(crate) struct LayerWeights {
 }
 
 impl Model {
-    /// Loads a GGUF file.
+    /// Loads a GGUF file or a Hugging Face directory.
     ///
     /// # Errors
     /// If the file cannot be read or run, the backend asked for is unknown or refuses, or `RML_TRACE` asks for what is unknown.
@@ -98,6 +98,7 @@ impl Model {
         let file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
         let config = Config::from_gguf(&file)?;
         let tensors = Tensors::new(&file, &config)?;
+        file.compute()?;
         let team = team.map_or_else(|| Team::new(options.threads).map(Arc::new), Ok)?;
         // Building the tokenizer takes one thread about as long as packing takes the others.
         let (weights, tokenizer) = std::thread::scope(|scope| {

@@ -48,7 +48,7 @@ pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
 #[derive(Serialize)]
 struct Document<'a> {
     architecture: Option<&'a str>,
-    version: u32,
+    version: Option<u32>,
     files: usize,
     metadata: Entries<'a>,
     tensors: Vec<TensorRow<'a>>,
@@ -138,7 +138,8 @@ impl Document<'_> {
         let mut out = std::io::BufWriter::new(out);
         let MemoryPlan { file_bytes, weight_bytes, weights, kv } = &self.memory;
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
-        writeln!(out, "{}: GGUF version {}, {}{files}", path.display(), self.version, size(*file_bytes))?;
+        let form = self.version.map_or("Hugging Face directory".to_owned(), |version| format!("GGUF version {version}"));
+        writeln!(out, "{}: {form}, {}{files}", path.display(), size(*file_bytes))?;
 
         writeln!(out, "\nMetadata ({})", self.metadata.0.len())?;
         let width = self.metadata.0.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);

@@ -38,6 +38,28 @@ pub(super) struct QuantizeArgs {
     how: How,
 }
 
+/// Write a GGUF file of a Hugging Face directory
+///
+/// The directory holds config.json, weights in .safetensors files and a tokenizer. Types are those of rml quantize; without
+/// one, weights stay in the float type that most of them have.
+#[derive(Debug, clap::Args)]
+pub(super) struct ConvertArgs {
+    /// The directory
+    #[arg(value_name = "HF_DIR")]
+    dir: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT.gguf")]
+    out: PathBuf,
+
+    /// Type of the file, as for rml quantize, such as q8_0 or q4_k_m
+    #[arg(long = "type", value_name = "TYPE", value_parser = file_type)]
+    kind: Option<FileType>,
+
+    #[command(flatten)]
+    how: How,
+}
+
 /// How both subcommands write.
 #[derive(Debug, clap::Args)]
 struct How {
@@ -58,6 +80,20 @@ impl QuantizeArgs {
     pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
         let file = Gguf::open(&target::file(&self.model)?)?;
         self.how.write(&file, self.kind, &self.out, out)
+    }
+}
+
+impl ConvertArgs {
+    pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
+        if self.dir.is_file() {
+            let path = self.dir.display();
+            return Err(Halt::Usage(format!(
+                "{path} is a file; give the directory that it stands in, or for a .gguf file try rml quantize"
+            )));
+        }
+        let file = Gguf::open(&self.dir)?;
+        file.notes().iter().for_each(|text| note(&format!("note: {text}")));
+        self.how.write(&file, self.kind.unwrap_or_else(|| Quantized::plainest(&file)), &self.out, out)
     }
 }
 

@@ -159,7 +159,7 @@ fn the_truth_is_read() {
         ..Forged::default()
     };
     let file = read(&file.bytes()).unwrap();
-    assert_eq!(file.version(), 2);
+    assert_eq!(file.version(), Some(2));
     assert_eq!(file.metadata().strings("k").unwrap().unwrap().to_vec(), ["a", "ß"]);
     assert_eq!(file.bytes(file.tensor("t").unwrap()), (0..36).collect::<Vec<u8>>());
     assert_eq!(file.bytes(file.tensor("u").unwrap()), [64, 65, 66, 67]);

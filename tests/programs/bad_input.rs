@@ -18,7 +18,7 @@ fn what_is_no_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     failure(&mut chat_with(&path("missing.gguf")), 1, &["missing.gguf", "no such file or directory", ".gguf file"]);
-    failure(&mut chat_with(folder.path()), 1, &["holds no .gguf file"]);
+    failure(&mut chat_with(folder.path()), 1, &["holds neither a .gguf file nor config.json"]);
     fs::write(path("text.gguf"), "once upon a time, there was a file").expect("a file");
     failure(&mut chat_with(&path("text.gguf")), 1, &["text.gguf", "GGUF"]);
     fs::write(path("empty.gguf"), "").expect("a file");

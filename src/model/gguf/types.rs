@@ -62,7 +62,8 @@ impl TensorType {
 
     /// Why rml does not read the type, and the remedy: the end of a sentence that begins with a tensor and its type.
     pub(super) fn obstacle(self) -> String {
-        let missing = || format!("which rml does not read; it reads {}, so take the model in one of these", Format::ALL.map(Format::name).join(", "));
+        let missing =
+            || format!("which rml does not read; it reads {}, so take the model in one of these", Format::ALL.map(Format::name).join(", "));
         match self.other().map(|row| row.4) {
             Some(Reason::Activations) => "a type for activations, which is no type of weights; convert the original model again".into(),
             Some(Reason::NoWeights) => "a type that is not one of weights; convert the original model again".into(),

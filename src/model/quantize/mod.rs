@@ -60,6 +60,15 @@ enum Target {
 }
 
 impl<'a> Quantized<'a> {
+    /// The type of file that keeps most weights as they are: F32, F16 or BF16; F16 for a model that is quantized.
+    pub fn plainest(file: &Gguf) -> FileType {
+        let weights = |format: Format| -> usize {
+            file.tensors().iter().filter(|t| t.shape.len() > 1 && t.kind.format() == Some(format)).map(TensorInfo::n_weights).sum()
+        };
+        let most = [Format::BF16, Format::F32, Format::F16].into_iter().max_by_key(|&format| weights(format));
+        FileType::named(most.expect("there are three").name()).expect("every float format is a type of file")
+    }
+
     /// Plans the file: metadata are kept but for the type of the file, and what belongs to split sets.
     ///
     /// # Errors
@@ -122,7 +131,7 @@ impl<'a> Quantized<'a> {
         self.file.tensors().iter().map(|t| t.bytes as u64).sum()
     }
 
-    /// Writes the file on the threads of `team`, holding a few megabytes of it. `path` only names it in messages; `progress`
+    /// Writes the file on the threads of `team`, holding a few megabytes of it, and of a Hugging Face directory a tensor. `path` only names it in messages; `progress`
     /// is told how many bytes of the old file were worked off.
     ///
     /// # Errors
@@ -135,7 +144,7 @@ impl<'a> Quantized<'a> {
         let mut piece = Vec::new();
         self.writer.write_streamed(path, out, |i, out| {
             let tensor = &self.file.tensors()[i];
-            let bytes = self.file.bytes(tensor);
+            let bytes = self.file.bytes_once(tensor)?;
             let (k, n) = (tensor.shape[0], tensor.n_weights() / tensor.shape[0]);
             let row_bytes = bytes.len() / n;
             let at_once = (PIECE / k).clamp(1, n);

@@ -112,8 +112,7 @@ source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * q3_k::TWO_
     }
 });
 
-/// A `Source` cannot be made by the macro where it is generic.
-impl<F: decoded::Stored> Source for decoded::Scaled<F> {
+impl<const N: usize> Source for decoded::Scaled<N> {
     const BLOCKS: usize = <Self as Codec>::UNIT;
     const BYTES: usize = <Self as Codec>::UNIT_BYTES;
     type Scales = Scale<128>;
@@ -133,7 +132,7 @@ impl<F: decoded::Stored> Source for decoded::Scaled<F> {
     }
 }
 
-impl<F: decoded::Stored> Source for decoded::Grouped<F> {
+impl Source for decoded::Grouped {
     const BLOCKS: usize = <Self as Codec>::UNIT;
     const BYTES: usize = <Self as Codec>::UNIT_BYTES;
     type Scales = Grouped<7>;
