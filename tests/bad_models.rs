@@ -17,7 +17,7 @@ use rml::{Error, LoadOptions, Model};
 const F32: u32 = 0;
 const F16: u32 = 1;
 const Q8_0: u32 = 8;
-const IQ2_XXS: u32 = 16;
+const Q8_K: u32 = 15;
 
 /// A model in parts.
 struct Draft {
@@ -124,16 +124,16 @@ fn each_fault_is_named_at_load() {
         ("flat-embedding", |d| d.tensor("token_embd.weight", F32, &[32], vec![0; 128]), "token_embd.weight has the shape [32]"),
         ("bias", |d| d.tensor("blk.0.attn_q.bias", F32, &[32], vec![0; 128]), "tensor blk.0.attn_q.bias has no place"),
         (
-            "iq2",
+            "q8_k",
             |d| {
                 d.set("llama.feed_forward_length", Value::U32(256));
                 for i in 0..2 {
                     d.tensor(&format!("blk.{i}.ffn_gate.weight"), F32, &[32, 256], vec![0; 32768]);
                     d.tensor(&format!("blk.{i}.ffn_up.weight"), F32, &[32, 256], vec![0; 32768]);
-                    d.tensor(&format!("blk.{i}.ffn_down.weight"), IQ2_XXS, &[256, 32], vec![0; 32 * 66]);
+                    d.tensor(&format!("blk.{i}.ffn_down.weight"), Q8_K, &[256, 32], vec![0; 32 * 292]);
                 }
             },
-            "tensor blk.0.ffn_down.weight is stored as iq2_xxs",
+            "tensor blk.0.ffn_down.weight is stored as q8_k, a type for activations",
         ),
         ("architecture", |d| d.set("general.architecture", Value::String("mamba".into())), "architecture \"mamba\" is not supported"),
         ("layers", |d| d.set("llama.block_count", Value::U32(1 << 24)), "tensor blk.2.attn_norm.weight is missing"),

@@ -7,6 +7,7 @@ pub mod gguf;
 mod hf;
 pub(crate) mod load;
 mod memory;
+pub mod quantize;
 mod tensors;
 pub(crate) mod weights;
 

@@ -11,9 +11,9 @@ mod tokenizer;
 mod vocabulary;
 
 pub(crate) use charsmap::is_sound as is_sound_charsmap;
+pub use chat::{THINKING, encode_chat};
 pub(crate) use pretokenizer::pre_tokenizer_name;
 pub use stream::{StopStrings, StreamDecoder};
-pub use chat::{THINKING, encode_chat};
 pub use template::{ChatTemplate, Now, RenderOptions, template_of};
 pub use tokenizer::{Encode, Tokenizer};
 pub(crate) use vocabulary::END_IDS;

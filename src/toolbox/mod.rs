@@ -6,6 +6,7 @@ mod inspect;
 mod logits;
 mod new_file;
 mod perplexity;
+mod quantize;
 mod speculate;
 pub mod synth;
 mod target;
@@ -42,6 +43,7 @@ struct Cli {
 enum Command {
     Backends(backends::Args),
     Bench(bench::Args),
+    Convert(quantize::ConvertArgs),
     /// Show a model file's metadata, tensors and memory plan, without loading it
     Inspect {
         /// Which model, as in rml-chat
@@ -49,6 +51,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Quantize(quantize::QuantizeArgs),
     Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
@@ -136,9 +139,11 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Backends(args) => args.run(&mut out),
         Command::Bench(args) => args.run(&mut out),
+        Command::Convert(args) => args.run(&mut out),
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Quantize(args) => args.run(&mut out),
         Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {

@@ -16,6 +16,7 @@ mod types;
 mod value;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -209,6 +210,11 @@ impl Gguf {
         &self.path
     }
 
+    /// The file, or all files of a split set or a directory.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.shards.iter().map(Shard::path)
+    }
+
     /// Version of the format; none for a Hugging Face directory.
     pub fn version(&self) -> Option<u32> {
         self.version
@@ -239,19 +245,14 @@ impl Gguf {
         self.index.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// The format of a tensor, if rml can multiply it.
+    /// The format of a tensor, if rml reads it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] naming tensor and type.
     pub fn format(&self, tensor: &TensorInfo) -> Result<Format> {
         tensor.kind.format().ok_or_else(|| Error::Unsupported {
             path: self.shards[tensor.shard].path().to_owned(),
-            reason: format!(
-                "tensor {} is stored as {}, which rml cannot multiply; it reads {}, so take the model in one of these",
-                tensor.name,
-                tensor.kind,
-                Format::ALL.map(Format::name).join(", ")
-            ),
+            reason: format!("tensor {} is stored as {}, {}", tensor.name, tensor.kind, tensor.kind.obstacle()),
         })
     }
 
@@ -264,6 +265,24 @@ impl Gguf {
     pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
         let bytes = self.shards[tensor.shard].bytes(&self.shards).expect("memory for a tensor");
         &bytes[tensor.offset..][..tensor.bytes]
+    }
+
+    /// As [`bytes`](Self::bytes), for who reads a tensor once: what has to be computed is not kept.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if memory is short.
+    ///
+    /// # Panics
+    /// If the tensor is of another model.
+    pub fn bytes_once(&self, tensor: &TensorInfo) -> Result<Cow<'_, [u8]>> {
+        Ok(match self.shards[tensor.shard].bytes_once(&self.shards)? {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[tensor.offset..][..tensor.bytes]),
+            Cow::Owned(mut bytes) => {
+                bytes.drain(..tensor.offset);
+                bytes.truncate(tensor.bytes);
+                Cow::Owned(bytes)
+            }
+        })
     }
 
     /// Computes the tensors of a Hugging Face directory that do not stand in its files as GGUF has them, which otherwise

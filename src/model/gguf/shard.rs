@@ -1,5 +1,6 @@
 //! Where the bytes of tensors are: a file, or memory that is computed from files.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -67,6 +68,25 @@ impl Shard {
             let _ = made.set(mapping);
         }
         Ok(made.get().expect("it was set").bytes())
+    }
+
+    /// As [`bytes`](Self::bytes), but what has to be computed is the caller's and not kept.
+    pub(super) fn bytes_once(&self, all: &[Shard]) -> Result<Cow<'_, [u8]>> {
+        match &self.place {
+            Place::Made(make, made) if made.get().is_none() => {
+                let no_room = |_| {
+                    let source = std::io::ErrorKind::OutOfMemory.into();
+                    Error::Io { path: self.path.clone(), action: "find memory for the weights of", source }
+                };
+                let files: Vec<&[u8]> = all.iter().map_while(Shard::file_bytes).collect();
+                let mut bytes = Vec::new();
+                bytes.try_reserve_exact(make.n_bytes()).map_err(no_room)?;
+                bytes.resize(make.n_bytes(), 0);
+                make.make(&files, &mut bytes);
+                Ok(bytes.into())
+            }
+            _ => self.bytes(all).map(Cow::Borrowed),
+        }
     }
 
     pub(super) fn release(&self, offset: usize, n_bytes: usize) {
