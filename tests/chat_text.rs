@@ -62,7 +62,11 @@ fn templates_find_the_reasoning_that_they_drop() {
 
 #[test]
 fn there_is_one_token_at_the_start() {
-    for (name, source) in [("llama3", CHATML.to_owned()), ("llama3", format!("{{{{ bos_token }}}}{CHATML}")), ("llama", format!("{{{{ bos_token }}}}{CHATML}"))] {
+    for (name, source) in [
+        ("llama3", CHATML.to_owned()),
+        ("llama3", format!("{{{{ bos_token }}}}{CHATML}")),
+        ("llama", format!("{{{{ bos_token }}}}{CHATML}")),
+    ] {
         let tokenizer = tokenizer(name);
         let ids = chat(&tokenizer, &source, &json!([{"role": "user", "content": "hi"}]));
         assert_eq!((tokenizer.piece(ids[0]), count(&tokenizer, &ids, "<s>")), (Some("<s>"), 1), "{name}");
@@ -92,7 +96,8 @@ fn a_template_is_told_what_the_user_says_and_nothing_else_changes() {
 
 #[test]
 fn a_template_that_does_not_end_is_an_error() {
-    let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}";
+    let endless =
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% for c in range(100000) %}{% endfor %}{% endfor %}{% endfor %}";
     let error = template(endless).render(&json!([]), &RenderOptions::default()).expect_err("no end").to_string();
     assert!(error.contains("fuel") || error.contains("step"), "{error}");
 }

@@ -10,7 +10,8 @@ use crate::LoadOptions;
 use crate::fetch::DEFAULT_MODEL;
 use crate::generate::sampler::SamplerConfig;
 use crate::generate::speculative::MOST_GUESSES;
-use crate::program::{Halt, KV_NAMES, at_least_one, thread_count};
+use crate::model::quantize::FileType;
+use crate::program::{Halt, KV_NAMES, at_least_one, file_type, thread_count};
 
 /// Positions of the cache where the user does not say; less if the model was trained for less.
 pub(super) const DEFAULT_CONTEXT: usize = 4096;
@@ -118,6 +119,10 @@ pub(super) struct Flags {
     /// Read the model into memory rather than mapping the file
     #[arg(long)]
     pub(super) no_mmap: bool,
+
+    /// Turn the weights into q8_0, q4_0, q4_k or another type of `rml quantize` while loading
+    #[arg(long, value_name = "TYPE", value_parser = file_type)]
+    pub(super) quantize: Option<FileType>,
 }
 
 /// Who guesses ahead.
@@ -169,7 +174,7 @@ impl Flags {
     }
 
     pub(super) fn load_options(&self) -> LoadOptions {
-        LoadOptions { backend: self.backend.clone(), threads: self.threads.unwrap_or(0), no_mmap: self.no_mmap }
+        LoadOptions { backend: self.backend.clone(), threads: self.threads.unwrap_or(0), no_mmap: self.no_mmap, quantize: self.quantize }
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Halt;
 use crate::decode::KvType;
+use crate::model::quantize::FileType;
 
 /// What `--kv` may name.
 pub(crate) const KV_NAMES: [&str; 3] = ["f16", "f32", "i8"];
@@ -20,6 +21,11 @@ pub(crate) fn thread_count(text: &str) -> Result<usize, String> {
 pub(crate) fn kv_type(name: &str) -> Result<KvType, Halt> {
     let named = KvType::ALL.into_iter().find(|kind| kind.name() == name);
     named.ok_or_else(|| Halt::Usage(format!("--kv {name}: it must be {}", KV_NAMES.join(" or "))))
+}
+
+/// The type of file called `name`.
+pub(crate) fn file_type(name: &str) -> Result<FileType, String> {
+    FileType::named(name).ok_or_else(|| format!("types are {}", FileType::names().collect::<Vec<_>>().join(", ")))
 }
 
 /// The variables of `--template-arg KEY=JSON`.

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use tokenizers::models::bpe::BPE;
 use tokenizers::models::unigram::Unigram;
 use tokenizers::models::wordpiece::WordPiece;
-use tokenizers::normalizers::unicode::NFC;
 use tokenizers::normalizers::replace::ReplacePattern;
+use tokenizers::normalizers::unicode::NFC;
 use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled, Replace, Sequence as Normalizers};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -163,7 +163,13 @@ fn normalized(mut encoder: Encoder, vocabulary: &Vocabulary) -> Result<Encoder> 
 }
 
 fn unigram(vocabulary: &Vocabulary) -> Result<Encoder> {
-    let pieces = vocabulary.tokens.iter().cloned().zip(vocabulary.scores.iter().map(|&s| f64::from(s))).collect();
+    /// Of tokens that text is never cut into, however it spells them.
+    const NEVER: f64 = -1e6;
+    let score = |(&score, kind): (&f32, &TokenType)| match kind {
+        TokenType::Normal | TokenType::UserDefined => f64::from(score),
+        _ => NEVER,
+    };
+    let pieces = vocabulary.tokens.iter().cloned().zip(vocabulary.scores.iter().zip(&vocabulary.types).map(score)).collect();
     let has_bytes = vocabulary.types.contains(&TokenType::Byte);
     let model = Unigram::from(pieces, vocabulary.unk.map(|id| id as usize), has_bytes).map_err(build_error)?;
     normalized(Encoder::new(model), vocabulary)

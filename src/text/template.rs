@@ -43,8 +43,8 @@ pub struct ChatTemplate {
     variables: Value,
 }
 
-/// Steps after which a template counts as one that does not end; one for a long conversation takes less than a hundredth.
-const MOST_STEPS: u64 = 100_000_000;
+/// Steps after which a template counts as one that does not end; one for a thousand messages takes a tenth of that.
+const MOST_STEPS: u64 = 10_000_000;
 
 /// What a template is told anyway.
 const GIVEN: [&str; 5] = ["messages", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];

@@ -11,7 +11,7 @@ use crate::exec::Team;
 use crate::fetch::Progress;
 use crate::model::Gguf;
 use crate::model::quantize::{FileType, Quantized};
-use crate::program::{Halt, counted, note, thread_count};
+use crate::program::{Halt, counted, file_type, note, thread_count};
 use crate::{Error, Result};
 
 /// Write a model with its matrices in another type
@@ -70,10 +70,6 @@ struct How {
     /// Threads; as many as this process may use unless given
     #[arg(short, long, value_name = "N", value_parser = thread_count)]
     threads: Option<usize>,
-}
-
-fn file_type(name: &str) -> std::result::Result<FileType, String> {
-    FileType::named(name).ok_or_else(|| format!("types are {}", FileType::names().collect::<Vec<_>>().join(", ")))
 }
 
 impl QuantizeArgs {

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use rml::decode::KvType;
+use rml::exec::Team;
 use rml::model::Gguf;
+use rml::model::quantize::{FileType, Quantized};
+use rml::{LoadOptions, Model};
 
 use crate::compare::{first_difference, ids, load, read_json, run};
 
@@ -71,4 +74,23 @@ fn logits_are_those_of_the_file_to_the_bit() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_directory_quantized_while_loading_is_the_file_quantized_before() {
+    for (name, kind) in [("llama3", "q8_0"), ("qwen2", "q4_0"), ("mixtral", "q4_k")] {
+        let kind = FileType::named(kind).expect("a type");
+        let file = Gguf::open(&folder().join(format!("{name}.gguf"))).expect("the file");
+        let before = Quantized::new(&file, kind).expect("a plan").in_memory(&Team::new(1).expect("a team")).expect("memory");
+        let options = LoadOptions { backend: Some("ref".to_owned()), threads: 2, quantize: Some(kind), ..LoadOptions::default() };
+        let model = Model::load(&folder().join(name), &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for tensor in before.tensors() {
+            let own = model.file().tensor(&tensor.name).unwrap_or_else(|| panic!("{name}: {}", tensor.name));
+            assert_eq!((own.kind, &own.shape), (tensor.kind, &tensor.shape), "{name}: {}", tensor.name);
+            assert!(model.file().bytes(own) == before.bytes(tensor), "{name}: {}", tensor.name);
+        }
+        assert!(before.tensors().iter().any(|t| Some(t.kind) != file.tensor(&t.name).map(|t| t.kind)), "{name}: something was quantized");
+        let logits = run(&model, KvType::F32, &[8], &[5, 6, 7]);
+        assert!(logits.iter().all(|x| x.is_finite()) && logits.len() == 3 * model.config().n_vocab);
+    }
 }

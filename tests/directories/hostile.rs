@@ -185,7 +185,8 @@ fn types_and_names_without_a_place_are_named() {
     let copy = Copy::new();
     copy.header(|h| h[NORM]["dtype"] = json!("I32"));
     assert_says(&copy, "a type", &["model.safetensors", NORM, "I32", "BF16"]);
-    for name in ["model.layers.0.mlp.extra.weight", "model.layers.00.input_layernorm.weight", "model.layers.7.input_layernorm.weight", "x"] {
+    for name in ["model.layers.0.mlp.extra.weight", "model.layers.00.input_layernorm.weight", "model.layers.7.input_layernorm.weight", "x"]
+    {
         let copy = Copy::new();
         copy.header(|h| {
             let norm = h.as_object_mut().expect("an object").remove(NORM).expect("the norm");
@@ -201,7 +202,8 @@ fn types_and_names_without_a_place_are_named() {
     assert_says(&copy, "no head", &["lm_head.weight is missing", "tie_word_embeddings"]);
     let copy = Copy::of("mixtral");
     copy.header(|h| {
-        let expert = h.as_object_mut().expect("an object").remove("model.layers.1.block_sparse_moe.experts.2.w1.weight").expect("an expert");
+        let expert =
+            h.as_object_mut().expect("an object").remove("model.layers.1.block_sparse_moe.experts.2.w1.weight").expect("an expert");
         h["model.layers.1.block_sparse_moe.experts.9.w1.weight"] = expert;
     });
     assert_says(&copy, "no expert", &["model.safetensors", "expert 2 of blk.1.ffn_gate_exps.weight is missing"]);
@@ -271,7 +273,8 @@ fn several_files_are_one_model_and_each_must_be_there() {
 
 #[test]
 fn tokenizers_that_lie_are_errors() {
-    let tokenizer = |copy: &Copy| -> Json { serde_json::from_slice(&fs::read(copy.path("tokenizer.json")).expect("a file")).expect("JSON") };
+    let tokenizer =
+        |copy: &Copy| -> Json { serde_json::from_slice(&fs::read(copy.path("tokenizer.json")).expect("a file")).expect("JSON") };
     type Change = fn(&mut Json);
     let cases: [(Change, &str); 6] = [
         (|t| t["added_tokens"][0]["id"] = json!(4_000_000_000_u64), "4000000000"),

@@ -167,6 +167,23 @@ impl<'a> Quantized<'a> {
         })
     }
 
+    /// The file in memory, under the path of the old one.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and [`Error::Io`] if memory is short.
+    pub fn in_memory(&self, team: &Team) -> Result<Gguf> {
+        let path = self.file.path();
+        let mut bytes = Vec::new();
+        let room = self.shares().iter().map(|share| share.2).sum();
+        bytes.try_reserve(room).map_err(|e| Error::Io {
+            path: path.to_owned(),
+            action: "find memory for the weights of",
+            source: std::io::Error::other(e),
+        })?;
+        self.write(path, &mut bytes, team, |_| ())?;
+        Gguf::from_bytes(path, &bytes)
+    }
+
     fn unencodable(&self, tensor: &TensorInfo, to: Format, row: usize, what: Unencodable) -> Error {
         let remedy =
             if what.weight.is_finite() { "choose a type with more range, such as bf16" } else { "the model is damaged, fetch it again" };

@@ -162,7 +162,13 @@ mod tests {
         let pieces: Vec<_> = model.pieces.iter().map(|p| (p.text.as_str(), p.score, p.kind)).collect();
         assert_eq!(pieces, [("<unk>", 0.0, 2), ("▁a", -1.0, 1)]);
         assert_eq!((model.unigram, model.add_dummy_prefix, model.remove_extra_whitespaces, model.bos), (false, false, true, 1));
-        for bad in [&whole[..10], &whole[..whole.len() - 1], b"", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f"] {
+        for bad in [
+            &whole[..10],
+            &whole[..whole.len() - 1],
+            b"",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
+        ] {
             assert!(SentencePiece::read(Path::new("tokenizer.model"), bad).is_err(), "{bad:?}");
         }
     }
