@@ -130,9 +130,10 @@ impl<'a> Layer<'_, 'a> {
             HeadNorm::Head => (d_head, d_head),
             HeadNorm::Row => (q, kv),
         };
+        let attn_norm = self.vector(before, "attn_norm", d_model)?;
         let [attn_q, attn_k, attn_v] = self.joined("attn_qkv", [("attn_q", q), ("attn_k", kv), ("attn_v", kv)], d_model)?;
         Ok(LayerTensors {
-            attn_norm: self.vector(before, "attn_norm", d_model)?,
+            attn_norm,
             attn_q,
             attn_k,
             attn_v,

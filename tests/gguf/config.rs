@@ -108,7 +108,7 @@ fn the_small_model_is_read() {
     assert_eq!((config.d_ff, config.n_vocab, config.context_length, config.group()), (12, 16, 64, 2));
     assert_eq!((config.rope.base, config.rope.n_rot, config.rope.style), (5e5, 4, RopeStyle::Pairs));
     let tensors = Tensors::new(&file, &config).unwrap();
-    assert_eq!(tensors.layers[1].attn_output.name, "blk.1.attn_output.weight");
+    assert_eq!(tensors.layers[1].attn_output.weight.name, "blk.1.attn_output.weight");
     assert!(tensors.output.is_none());
 }
 
@@ -161,6 +161,45 @@ fn rotation_is_scaled_as_the_file_says() {
     let plain = load(&[]).unwrap().rope.frequencies(64);
     assert_eq!(plain, [1.0, 5e5_f64.powf(-0.5) as f32]);
     assert_eq!(rope.frequencies(64), plain.iter().map(|f| f / 32.0).collect::<Vec<_>>());
+}
+
+#[test]
+fn windows_limit_the_layers_that_the_file_names() {
+    let layers = |changes: &[Change]| {
+        let config = load(changes).unwrap();
+        (0..2).map(|i| config.window_of(i).map(|window| window.size)).collect::<Vec<_>>()
+    };
+    let size = || Set("attention.sliding_window", Value::U32(8));
+    let pattern = |value| Set("attention.sliding_window_pattern", value);
+    let list = |list: [bool; 2]| pattern(Value::Array(Array::Bool(list.to_vec())));
+    assert_eq!(layers(&[]), [None, None]);
+    assert_eq!(layers(&[Set("attention.sliding_window", Value::U32(0))]), [None, None]);
+    assert_eq!(layers(&[size()]), [Some(8), Some(8)], "as Mistral has it");
+    assert_eq!(layers(&[size(), pattern(Value::U32(2))]), [Some(8), None], "the last of two sees all");
+    assert_eq!(layers(&[size(), pattern(Value::U32(1))]), [None, None], "the last of one sees all");
+    assert_eq!(layers(&[size(), list([true, false])]), [Some(8), None]);
+    assert_eq!(layers(&[size(), list([false, true])]), [None, Some(8)]);
+    assert_eq!(load(&[size()]).unwrap().rope_of(1), Some(0));
+    let config = load(&[size(), list([true, false]), Set("rope.freq_base_swa", Value::F32(100.0))]).unwrap();
+    assert_eq!((config.rope_of(0), config.rope_of(1)), (Some(1), Some(0)));
+    assert_eq!(config.ropes().map(|rope| rope.base).collect::<Vec<_>>(), [5e5, 100.0]);
+}
+
+#[test]
+fn long_contexts_have_factors_of_their_own() {
+    let factors = |name, fill| Fill(name, &[2], fill);
+    let changes = [
+        factors("rope_factors_short.weight", 2.0),
+        factors("rope_factors_long.weight", 8.0),
+        Set("rope.scaling.original_context_length", Value::U32(32)),
+    ];
+    let rope = load(&changes).unwrap().rope;
+    let plain = load(&[]).unwrap().rope.frequencies(1);
+    for (context, factor) in [(1, 2.0), (32, 2.0), (33, 8.0), (64, 8.0)] {
+        assert_eq!(rope.frequencies(context), plain.iter().map(|f| f / factor).collect::<Vec<_>>(), "{context}");
+    }
+    let error = load(&changes[..2]).unwrap_err().to_string();
+    assert!(error.contains("llama.rope.scaling.original_context_length is missing"), "{error}");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn the_real_model_opens_with_every_tensor() {
     );
     let config = Config::from_gguf(&file).unwrap();
     assert_eq!((config.n_layers, config.d_model, config.n_heads, config.n_kv_heads, config.d_head), (30, 576, 9, 3, 64));
-    assert_eq!((config.d_ff, config.n_vocab, config.context_length, config.window), (1536, 49152, 8192, None));
+    assert_eq!((config.d_ff, config.n_vocab, config.context_length, &config.window), (1536, 49152, 8192, &None));
     assert_eq!((config.rms_eps, config.rope.base, config.rope.n_rot, config.rope.linear), (1e-5, 100_000.0, 64, 1.0));
     assert_eq!((config.rope.style, config.rope.factors.len()), (RopeStyle::Pairs, 0));
     let tensors = Tensors::new(&file, &config).unwrap();

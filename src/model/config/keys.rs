@@ -1,6 +1,6 @@
 //! The metadata of one architecture, checked.
 
-use super::super::families::{FAMILIES, Family, Layers, family};
+use super::super::families::{FAMILIES, Family, Layers, Norms, family};
 use super::super::gguf::{Array, Gguf, Metadata, TensorInfo, Value};
 use super::super::tensors::TOKEN_EMBD;
 use super::{Experts, LARGEST, Window};
@@ -124,6 +124,9 @@ impl<'a> Keys<'a> {
         let (count, used) = (count as usize, self.size("expert_used_count")?);
         if used > count {
             return Err(self.wrong("expert_used_count", &format!("is {used}, but there are only {count} experts")));
+        }
+        if self.family.norms != Norms::Before {
+            return Err(self.unsupported("expert_count", &format!("asks for {count} experts beside norms of what they say")));
         }
         Ok(Some(Experts { count, used }))
     }
