@@ -102,7 +102,9 @@ fn what_is_in_the_type_already_is_copied() {
         assert!(new.bytes(new.tensor(&tensor.name).expect("the tensor")) == file.bytes(tensor), "{}", tensor.name);
     }
     let again = Quantized::new(&file, FileType::named("q4_0").expect("a type")).expect("a plan");
-    assert!(again.n_requantized() > 10);
+    // The head falls back to the type that it has.
+    let matrices = file.tensors().iter().filter(|t| t.kind == TensorType::from(Format::Q8_0) && t.name.starts_with("blk."));
+    assert_eq!(again.n_requantized(), matrices.count());
 }
 
 #[test]

@@ -35,19 +35,28 @@ fn without_json(directory: &Gguf) -> Gguf {
     in_memory(&writer)
 }
 
-/// Where a crate and SentencePiece part: ways through a text that are equally likely, and the map of characters applied to marks
-/// behind a letter.
-const TIES: [&str; 3] = ["xxxxxxxxxx", "ababababab", "e\u{301} A\u{30a}"];
+/// The crate applies SentencePiece's map of characters to marks behind a letter in another way.
+const MARKS: &str = "e\u{301} A\u{30a}";
+
+/// Whether two ways through a text are of the same pieces, which makes them equally likely.
+fn is_tie(a: &[u32], b: &[u32]) -> bool {
+    let sorted = |ids: &[u32]| {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids
+    };
+    sorted(a) == sorted(b)
+}
 
 /// What differs between a tokenizer's ids and the expected ones.
 fn differences(name: &str, tokenizer: &Tokenizer, rows: &Json, wrong: &mut Vec<String>) {
     for row in rows.as_array().expect("rows") {
         let text = row["text"].as_str().expect("a text");
         // SentencePiece puts a space in front of every text, the package's Metaspace not where there is one.
-        if ["llama in GGUF", "unigram in GGUF"].contains(&name) && text.starts_with([' ', '▁']) {
+        if name == "llama in GGUF" && text.starts_with([' ', '▁']) {
             continue;
         }
-        if name.contains("unigram") && TIES.iter().any(|tie| text.starts_with(tie)) {
+        if name.starts_with("sp-unigram") && text.starts_with(MARKS) {
             continue;
         }
         for (key, add_special, parse_special) in [("plain", false, false), ("parsed", false, true), ("around", true, true)] {
@@ -60,7 +69,11 @@ fn differences(name: &str, tokenizer: &Tokenizer, rows: &Json, wrong: &mut Vec<S
             if key == "around" && want.len() > 1 && want[0] == want[1] && Some(want[0]) == tokenizer.vocabulary().bos {
                 want.remove(0);
             }
-            if got != want {
+            // Unlike the package, rml does not take a control token for text that spells it.
+            let control = key == "plain" && want.iter().any(|&id| tokenizer.is_control(id) && Some(id) != tokenizer.vocabulary().unk);
+            if control {
+                assert!(!got.iter().any(|&id| tokenizer.is_control(id) && Some(id) != tokenizer.vocabulary().unk), "{name}: {text:?}");
+            } else if got != want && !(name.contains("unigram") && is_tie(&got, &want)) {
                 wrong.push(format!("{name}, {key}: {text:?} is\n {got:?} rather than\n {want:?}"));
             }
         }

@@ -4,7 +4,9 @@
 //! them, so what a user writes never becomes structure.
 
 use aho_corasick::{AhoCorasick, MatchKind};
-use tokenizers::{AddedVocabulary, Model as _, Normalizer as _, OffsetType, PreTokenizedString, PreTokenizer as _, Tokenizer as Encoder};
+use tokenizers::{
+    AddedVocabulary, Model as _, Normalizer as _, OffsetType, PreTokenizedString, PreTokenizer as _, Token, Tokenizer as Encoder,
+};
 
 use super::encoder::{self, SPACE};
 use super::vocabulary::{HUGGING_FACE, TokenType, Vocabulary, VocabularyKind};
@@ -57,6 +59,8 @@ enum Prefix {
     Start,
     /// Behind special tokens too.
     Each,
+    /// Behind special tokens too, but not where there is one.
+    EachWithout,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -118,6 +122,7 @@ impl Tokenizer {
         let prefix = match vocabulary.kind {
             VocabularyKind::ByteLevel | VocabularyKind::WordPiece => Prefix::None,
             _ if !vocabulary.add_space_prefix => Prefix::None,
+            VocabularyKind::Unigram => Prefix::EachWithout,
             _ if vocabulary.phi3 => Prefix::Each,
             _ => Prefix::Start,
         };
@@ -206,7 +211,13 @@ impl Tokenizer {
     fn encode_pieces(&self, mut pieces: PreTokenizedString) -> Result<Vec<u32>> {
         if self.prefix != Prefix::None {
             let prefixed = pieces.split(|i, mut piece| {
-                if i == 0 || self.prefix == Prefix::Each {
+                let wanted = match self.prefix {
+                    Prefix::None => false,
+                    Prefix::Start => i == 0,
+                    Prefix::Each => true,
+                    Prefix::EachWithout => !piece.get().starts_with(SPACE),
+                };
+                if wanted {
                     piece.prepend(SPACE);
                 }
                 Ok([piece])
@@ -216,8 +227,7 @@ impl Tokenizer {
         if let Some(pre) = self.encoder.get_pre_tokenizer() {
             pre.pre_tokenize(&mut pieces).map_err(failed)?;
         }
-        let model = self.encoder.get_model();
-        pieces.tokenize(|piece| model.tokenize(piece.get())).map_err(failed)?;
+        pieces.tokenize(|piece| self.encode_piece(piece.get())).map_err(failed)?;
         let encoding = pieces.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
         let ids = encoding.get_ids();
         match ids.iter().find(|&&id| id as usize >= self.vocab_size()) {
@@ -234,6 +244,32 @@ impl Tokenizer {
     pub(super) fn next_special(&self, text: &str, from: usize) -> Option<(usize, u32)> {
         let mut found = self.special.find(&text[from..]).map(|(start, end, id)| (from + start, from + end, id));
         found.find(|&(start, end, _)| text[start..end].trim().chars().nth(1).is_some()).map(|(start, _, id)| (start, id))
+    }
+
+    /// The tokens of text without special tokens. Some models would take text for a control token or a byte that it only
+    /// spells; where they do, it is cut behind its first character.
+    fn encode_piece(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let tokens = self.encoder.get_model().tokenize(text)?;
+        let spelled = |token: &Token| {
+            let kind = self.vocabulary.types.get(token.id as usize);
+            let at = text.get(token.offsets.0..token.offsets.1).filter(|at| at.chars().nth(1).is_some());
+            matches!(kind, Some(TokenType::Control | TokenType::Unknown | TokenType::Byte)) && at.is_some() && at == self.piece(token.id)
+        };
+        if !tokens.iter().any(spelled) {
+            return Ok(tokens);
+        }
+        let mut cut = Vec::with_capacity(tokens.len() + 1);
+        for token in tokens {
+            if spelled(&token) {
+                let at = &text[token.offsets.0..token.offsets.1];
+                let (first, rest) = at.split_at(at.chars().next().map_or(0, char::len_utf8));
+                cut.extend(self.encode_piece(first)?);
+                cut.extend(self.encode_piece(rest)?);
+            } else {
+                cut.push(token);
+            }
+        }
+        Ok(cut)
     }
 
     /// Puts the tokens that begin and end a text where the model wants them, unless they are there.

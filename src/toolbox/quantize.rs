@@ -98,10 +98,18 @@ impl How {
         refuse_itself(file, path)?;
         let quantized = Quantized::new(file, kind)?;
         if let n @ 1.. = quantized.n_requantized() {
-            note(&format!("warning: {} quantized already and lose once more; better quantize the original model", counted_are(n)));
+            let are = if n == 1 { "is" } else { "are" };
+            note(&format!(
+                "warning: {} {are} quantized already and lose once more; better quantize the original model",
+                counted(n, "tensor")
+            ));
         }
         if let n @ 1.. = quantized.n_fallbacks() {
-            note(&format!("note: rows of {} no whole number of blocks, which get another format", counted_are(n)));
+            let get = if n == 1 { "gets" } else { "get" };
+            note(&format!(
+                "note: {} {get} another format than was meant, as their rows are no whole number of its blocks",
+                counted(n, "tensor")
+            ));
         }
         let team = Team::new(self.threads.unwrap_or(0))?;
         tidy_on_interrupt();
@@ -121,10 +129,6 @@ impl How {
             },
         )
     }
-}
-
-fn counted_are(n: usize) -> String {
-    format!("{} {}", counted(n, "tensor"), if n == 1 { "is" } else { "are" })
 }
 
 /// The model is read while the new file is written.

@@ -103,10 +103,12 @@ impl Around {
                 _ => None,
             }
         }
-        let Some(template) = json.get("post_processor").and_then(single) else { return Around::default() };
+        let Some(template) = json.get("post_processor").and_then(single) else {
+            return Around { unk: tokens.unknown(), ..Around::default() };
+        };
         let special = |item: Option<&Json>| item.and_then(|i| i["SpecialToken"]["id"].as_str()).and_then(|text| tokens.id(text));
         let (first, last) = (special(template.first()), special(template.last()));
-        Around { first, last, unk: None, adds_first: first.is_some(), adds_last: last.is_some() }
+        Around { first, last, unk: tokens.unknown(), adds_first: first.is_some(), adds_last: last.is_some() }
     }
 
     /// The numbers of the file; models of merges begin a text, others end it, unless `tokenizer_config.json` says otherwise.

@@ -158,6 +158,11 @@ impl Tokens {
         self.index.get(text).copied()
     }
 
+    /// The token for what cannot be spelled.
+    pub(super) fn unknown(&self) -> Option<u32> {
+        self.types.iter().position(|&kind| kind == UNKNOWN).map(|id| id as u32)
+    }
+
     /// For each token less the sooner it is merged, as SentencePiece scores them.
     fn ranks(&self) -> Vec<f32> {
         let mut scores = vec![0.0; self.texts.len()];
