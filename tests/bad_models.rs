@@ -122,7 +122,7 @@ fn each_fault_is_named_at_load() {
             "tensor blk.1.attn_k.weight has the shape [32, 32], but the metadata asks for [32, 16]",
         ),
         ("flat-embedding", |d| d.tensor("token_embd.weight", F32, &[32], vec![0; 128]), "token_embd.weight has the shape [32]"),
-        ("bias", |d| d.tensor("blk.0.attn_q.bias", F32, &[32], vec![0; 128]), "tensor blk.0.attn_q.bias has no place"),
+        ("norm", |d| d.tensor("blk.0.attn_q_norm.weight", F32, &[16], vec![0; 64]), "tensor blk.0.attn_q_norm.weight has no place"),
         (
             "q8_k",
             |d| {
@@ -143,7 +143,7 @@ fn each_fault_is_named_at_load() {
             "the vocabulary has 269 tokens, but token_embd.weight has only 268 rows",
         ),
         ("no-tokenizer", |d| d.unset("tokenizer.ggml.model"), "metadata tokenizer.ggml.model is missing"),
-        ("tokenizer", |d| d.set("tokenizer.ggml.model", Value::String("bert".into())), "tokenizer model \"bert\" is not supported"),
+        ("tokenizer", |d| d.set("tokenizer.ggml.model", Value::String("rwkv".into())), "tokenizer model \"rwkv\" is not supported"),
         ("no-tokens", |d| d.set("tokenizer.ggml.tokens", texts(&[])), "metadata tokenizer.ggml.tokens"),
         ("types", |d| d.set("tokenizer.ggml.token_type", Value::Array(Array::I32(vec![1; 3]))), "metadata tokenizer.ggml.token_type"),
         ("merge", |d| d.set("tokenizer.ggml.merges", texts(&["th e", "in"])), "metadata tokenizer.ggml.merges entry 1 is \"in\""),

@@ -170,6 +170,13 @@ impl Config<'_> {
                 return Err(fields.unsupported("mlp_only_layers or decoder_sparse_step", "leaves layers without experts"));
             }
         }
+        if self.arch.gguf == "gpt-oss" {
+            for (key, usual) in [("swiglu_alpha", 1.702), ("swiglu_limit", 7.0)] {
+                if let Some(x) = fields.f64(key)?.filter(|x| *x != usual) {
+                    return Err(fields.unsupported(key, &format!("is {x}")));
+                }
+            }
+        }
         if self.arch.gguf == "smollm3" {
             self.no_rope_layers()?;
         }
