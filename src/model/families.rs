@@ -87,8 +87,8 @@ pub struct Family {
     pub unrotated: Layers,
     /// Layers that a window limits, if the file gives a window and does not list them itself.
     pub windowed: Layers,
-    /// Base of the rotation in layers with a window, which then is not scaled, if the file has no word on it.
-    /// Without one these layers rotate as the others do.
+    /// Base of the rotation in layers with a window, if the file has no word on it; their rotation is not stretched. `None` if these
+    /// layers rotate as the others do.
     pub local_base: Option<f32>,
     /// Whether the bounds of yarn's ramp are rounded to whole components.
     pub yarn_is_rounded: bool,

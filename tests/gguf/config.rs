@@ -180,9 +180,10 @@ fn windows_limit_the_layers_that_the_file_names() {
     assert_eq!(layers(&[size(), list([true, false])]), [Some(8), None]);
     assert_eq!(layers(&[size(), list([false, true])]), [None, Some(8)]);
     assert_eq!(load(&[size()]).unwrap().rope_of(1), Some(0));
-    let config = load(&[size(), list([true, false]), Set("rope.freq_base_swa", Value::F32(100.0))]).unwrap();
-    assert_eq!((config.rope_of(0), config.rope_of(1)), (Some(1), Some(0)));
-    assert_eq!(config.ropes().map(|rope| rope.base).collect::<Vec<_>>(), [5e5, 100.0]);
+    let base = |base| load(&[size(), Set("rope.freq_base_swa", Value::F32(base))]);
+    assert_eq!(base(5e5).unwrap().ropes().count(), 1);
+    let error = base(100.0).unwrap_err().to_string();
+    assert!(error.contains("llama.rope.freq_base_swa is 100, another base than in other layers"), "{error}");
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Keys<'_> {
         }
         Ok(Rope {
             style: self.family.rope,
-            base: self.positive("rope.freq_base")?.unwrap_or(10_000.0),
+            base: self.base()?,
             n_rot,
             linear,
             yarn,
@@ -149,9 +149,23 @@ impl Keys<'_> {
 
     /// The rotation of layers with a window, if they have one of their own: nothing stretches it.
     pub(super) fn local_rope(&self, d_head: usize) -> Result<Option<Rope>> {
-        let Some(base) = self.positive("rope.freq_base_swa")?.or(self.family.local_base) else { return Ok(None) };
+        let suffix = "rope.freq_base_swa";
+        let base = self.positive(suffix)?;
+        let Some(usual) = self.family.local_base else {
+            return match base {
+                Some(base) if base != self.base()? => {
+                    Err(self.unsupported(suffix, &format!("is {base}, another base than in other layers")))
+                }
+                _ => Ok(None),
+            };
+        };
+        let base = base.unwrap_or(usual);
         let (style, n_rot) = (self.family.rope, self.n_rot(d_head)?);
         Ok(Some(Rope { style, base, n_rot, linear: 1.0, yarn: None, factors: Vec::new(), long: None, magnitude: 1.0 }))
+    }
+
+    fn base(&self) -> Result<f32> {
+        Ok(self.positive("rope.freq_base")?.unwrap_or(10_000.0))
     }
 
     fn n_rot(&self, d_head: usize) -> Result<usize> {
