@@ -84,6 +84,18 @@ static MATMUL: [InPlace; Format::ALL.len()] = [
     InPlace { format: Format::Q4_K, id: "ref:q4_k·q8:1x1" },
     InPlace { format: Format::Q5_K, id: "ref:q5_k·q8:1x1" },
     InPlace { format: Format::Q6_K, id: "ref:q6_k·q8:1x1" },
+    InPlace { format: Format::IQ1_S, id: "ref:iq1_s·q8:1x1" },
+    InPlace { format: Format::IQ1_M, id: "ref:iq1_m·q8:1x1" },
+    InPlace { format: Format::IQ2_XXS, id: "ref:iq2_xxs·q8:1x1" },
+    InPlace { format: Format::IQ2_XS, id: "ref:iq2_xs·q8:1x1" },
+    InPlace { format: Format::IQ2_S, id: "ref:iq2_s·q8:1x1" },
+    InPlace { format: Format::IQ3_XXS, id: "ref:iq3_xxs·q8:1x1" },
+    InPlace { format: Format::IQ3_S, id: "ref:iq3_s·q8:1x1" },
+    InPlace { format: Format::IQ4_NL, id: "ref:iq4_nl·q8:1x1" },
+    InPlace { format: Format::IQ4_XS, id: "ref:iq4_xs·q8:1x1" },
+    InPlace { format: Format::TQ1_0, id: "ref:tq1_0·q8:1x1" },
+    InPlace { format: Format::TQ2_0, id: "ref:tq2_0·q8:1x1" },
+    InPlace { format: Format::MXFP4, id: "ref:mxfp4·q8:1x1" },
 ];
 
 impl MatmulKernel for InPlace {

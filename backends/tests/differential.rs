@@ -90,24 +90,13 @@ impl Rows {
     }
 }
 
-fn half_at(format: Format) -> &'static [usize] {
-    match format {
-        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => &[0],
-        Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
-        Format::Q6_K => &[208],
-        Format::Q3_K => &[108],
-        Format::Q2_K => &[80, 82],
-        _ => &[],
-    }
-}
-
 fn weights(format: Format, n: usize, k: usize, r: &mut Random, fill: u32) -> Vec<u8> {
     let mut w: Vec<u8> = (0..n * format.row_bytes(k).unwrap())
         .map(|_| if fill == 2 { [0xff, 0x80, 0x7f, 0][(r.next() % 4) as usize] } else { r.next() as u8 })
         .collect();
     if fill != 6 && fill != 2 {
         for block in w.chunks_exact_mut(format.block_bytes()) {
-            for &at in half_at(format) {
+            for &at in format.scale_offsets() {
                 block[at + 1] = 0x20 | (block[at + 1] & 0x83);
             }
             match format {

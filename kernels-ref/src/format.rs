@@ -34,10 +34,34 @@ pub enum Format {
     Q5_K,
     /// 6 bits, 256 weights in 16 groups with 8-bit scales.
     Q6_K,
+    /// 1.56 bits: points of 8 weights of three values, 256 weights in 8 groups with 3-bit scales and shifts.
+    IQ1_S,
+    /// 1.75 bits: as IQ1_S, with 16 groups and a shift for each point.
+    IQ1_M,
+    /// 2.06 bits: points of 8 magnitudes of three and signs, 256 weights in 8 groups with 4-bit scales.
+    IQ2_XXS,
+    /// 2.31 bits: as IQ2_XXS, with more points and 16 groups.
+    IQ2_XS,
+    /// 2.56 bits: as IQ2_XS, with more points and all signs.
+    IQ2_S,
+    /// 3.06 bits: points of 4 magnitudes of eight and signs, 256 weights in 8 groups with 4-bit scales.
+    IQ3_XXS,
+    /// 3.44 bits: as IQ3_XXS, with more points and all signs.
+    IQ3_S,
+    /// 4 bits that choose from 16 uneven values, one scale for 32 weights.
+    IQ4_NL,
+    /// 4 bits as in IQ4_NL, 256 weights in 8 groups with 6-bit scales.
+    IQ4_XS,
+    /// 1.69 bits: -1, 0 or 1, five to a byte, one scale for 256 weights.
+    TQ1_0,
+    /// 2.06 bits: -1, 0 or 1, one scale for 256 weights.
+    TQ2_0,
+    /// Floats of 4 bits (E2M1), one power of two for 32 weights: the OCP's microscaling format.
+    MXFP4,
 }
 
 /// One row a format: variant, GGUF type number, name, weights a block, bytes a block.
-const FORMATS: [(Format, u32, &str, usize, usize); 13] = [
+const FORMATS: [(Format, u32, &str, usize, usize); 25] = [
     (Format::F32, 0, "f32", 1, 4),
     (Format::F16, 1, "f16", 1, 2),
     (Format::BF16, 30, "bf16", 1, 2),
@@ -51,6 +75,18 @@ const FORMATS: [(Format, u32, &str, usize, usize); 13] = [
     (Format::Q4_K, 12, "q4_k", 256, 144),
     (Format::Q5_K, 13, "q5_k", 256, 176),
     (Format::Q6_K, 14, "q6_k", 256, 210),
+    (Format::IQ1_S, 19, "iq1_s", 256, 50),
+    (Format::IQ1_M, 29, "iq1_m", 256, 56),
+    (Format::IQ2_XXS, 16, "iq2_xxs", 256, 66),
+    (Format::IQ2_XS, 17, "iq2_xs", 256, 74),
+    (Format::IQ2_S, 22, "iq2_s", 256, 82),
+    (Format::IQ3_XXS, 18, "iq3_xxs", 256, 98),
+    (Format::IQ3_S, 21, "iq3_s", 256, 110),
+    (Format::IQ4_NL, 20, "iq4_nl", 32, 18),
+    (Format::IQ4_XS, 23, "iq4_xs", 256, 136),
+    (Format::TQ1_0, 34, "tq1_0", 256, 54),
+    (Format::TQ2_0, 35, "tq2_0", 256, 66),
+    (Format::MXFP4, 39, "mxfp4", 32, 17),
 ];
 
 impl Format {
@@ -97,6 +133,23 @@ impl Format {
             return None;
         }
         (k / self.block_len()).checked_mul(self.block_bytes())
+    }
+
+    /// Where the f16 scales and minima stand in a block. None for IQ1_M, whose scale is in pieces, and for MXFP4, which has a
+    /// byte.
+    pub const fn scale_offsets(self) -> &'static [usize] {
+        match self {
+            Format::F32 | Format::F16 | Format::BF16 | Format::IQ1_M | Format::MXFP4 => &[],
+            Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => &[0],
+            Format::IQ1_S | Format::IQ2_XXS | Format::IQ2_XS | Format::IQ2_S | Format::IQ3_XXS | Format::IQ3_S => &[0],
+            Format::IQ4_NL | Format::IQ4_XS => &[0],
+            Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
+            Format::Q2_K => &[80, 82],
+            Format::Q3_K => &[108],
+            Format::Q6_K => &[208],
+            Format::TQ1_0 => &[52],
+            Format::TQ2_0 => &[64],
+        }
     }
 
     /// Whether weights are plain floats rather than quantized blocks.

@@ -10,6 +10,7 @@ pub mod append;
 pub mod attention;
 pub mod blocks;
 pub mod dequantize;
+pub mod encode;
 pub mod exam;
 pub mod exp;
 pub mod format;

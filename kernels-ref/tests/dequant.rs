@@ -38,7 +38,8 @@ fn fixtures_hold_what_they_promise() {
     for format in Format::ALL {
         let weights: Vec<f32> = fixture(format).1.into_iter().map(f32::from_bits).collect();
         assert!(weights.iter().filter(|w| w.is_finite() && **w != 0.0).count() > weights.len() / 3, "{format}");
-        if !format.is_float() {
+        // The scale of MXFP4 is a power of two, never more.
+        if !format.is_float() && format != Format::MXFP4 {
             assert!(weights.iter().any(|w| w.is_nan()) && weights.contains(&0.0) && weights.iter().any(|w| w.is_infinite()), "{format}");
         }
     }

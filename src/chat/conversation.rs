@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::input::{Line, Lines};
 use super::interrupt::CtrlC;
 use super::report;
+use super::thinking::{Part, Sections, ShowThinking};
 use crate::generate::{GenerationStats, SpeculativeStats, StopReason};
 use crate::program::{Halt, Screen};
 use crate::{Error, Result as Outcome};
@@ -78,14 +79,22 @@ pub(super) struct Conversation<'a> {
     screen: &'a mut Screen,
     ctrl_c: &'a CtrlC,
     system: Option<String>,
+    thinking: ShowThinking,
     transcript: Vec<Message>,
 }
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(speaker: &'a mut dyn Speaker, screen: &'a mut Screen, ctrl_c: &'a CtrlC, system: Option<String>) -> Self {
-        let mut conversation = Conversation { speaker, screen, ctrl_c, system, transcript: Vec::new() };
+        let thinking = ShowThinking::Show;
+        let mut conversation = Conversation { speaker, screen, ctrl_c, system, thinking, transcript: Vec::new() };
         conversation.start_over();
         conversation
+    }
+
+    /// The same, with reasoning shown so.
+    pub(super) fn showing(mut self, thinking: ShowThinking) -> Self {
+        self.thinking = thinking;
+        self
     }
 
     /// Goes on with what was kept from an earlier run; returns how many turns that were.
@@ -144,14 +153,26 @@ impl<'a> Conversation<'a> {
         let mut shown = Ok(());
         let mut last = '\n';
         self.ctrl_c.begin_reply();
-        let screen = &mut *self.screen;
+        let (screen, thinking) = (&mut *self.screen, self.thinking);
+        let mut sections = Sections::new();
+        let mut show = |parts: Vec<Part>| {
+            for part in parts {
+                let result = match (part.thinking, thinking) {
+                    (true, ShowThinking::Hide) => continue,
+                    (true, ShowThinking::Dim) => screen.show_dim(&part.text),
+                    _ => screen.show(&part.text),
+                };
+                last = part.text.chars().next_back().unwrap_or(last);
+                result?;
+            }
+            Ok::<_, std::io::Error>(())
+        };
         let reply = self.speaker.reply(&self.transcript, &mut |piece| {
-            last = piece.chars().next_back().unwrap_or(last);
-            shown = screen.show(piece);
+            shown = show(sections.push(piece));
             if shown.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         self.ctrl_c.end_reply();
-        shown?;
+        shown.and_then(|()| show(sections.finish()))?;
         if last != '\n' {
             self.screen.show("\n")?;
         }

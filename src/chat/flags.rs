@@ -5,11 +5,13 @@ use std::path::PathBuf;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 
+use super::thinking::ShowThinking;
 use crate::LoadOptions;
 use crate::fetch::DEFAULT_MODEL;
 use crate::generate::sampler::SamplerConfig;
 use crate::generate::speculative::MOST_GUESSES;
-use crate::program::{Halt, KV_NAMES, at_least_one, thread_count};
+use crate::model::quantize::FileType;
+use crate::program::{Halt, KV_NAMES, at_least_one, file_type, thread_count};
 
 /// Positions of the cache where the user does not say; less if the model was trained for less.
 pub(super) const DEFAULT_CONTEXT: usize = 4096;
@@ -28,7 +30,7 @@ pub(super) enum Overflow {
 #[derive(Debug, Parser)]
 #[command(name = "rml-chat", version, max_term_width = 100)]
 pub(super) struct Flags {
-    /// A .gguf file, a directory holding one, hf:OWNER/REPO[:FILE], or the name smollm2. A model that is not on this machine is fetched once and kept in
+    /// A .gguf file, a directory holding one or a Hugging Face model, hf:OWNER/REPO[:FILE], or the name smollm2. A model that is not on this machine is fetched once and kept in
     /// $RML_CACHE, else in the platform's cache folder.
     #[arg(default_value = DEFAULT_MODEL)]
     pub(super) model: String,
@@ -41,9 +43,17 @@ pub(super) struct Flags {
     #[arg(long, value_name = "TEXT")]
     pub(super) system: Option<String>,
 
-    /// Chat format: a name such as chatml, or a .jinja file; the model's own unless given
+    /// Chat format: a name such as chatml, own:NAME for a named one of the model, or a .jinja file; the model's own unless given
     #[arg(long, value_name = "NAME|FILE.jinja")]
     pub(super) format: Option<String>,
+
+    /// Tell the chat template something, such as enable_thinking=false; the value is JSON. May be given several times
+    #[arg(long, value_name = "KEY=JSON")]
+    pub(super) template_arg: Vec<String>,
+
+    /// How reasoning before an answer is shown: `dim` is dim on a terminal
+    #[arg(long, value_enum, default_value_t = ShowThinking::Dim)]
+    pub(super) thinking: ShowThinking,
 
     /// Temperature: 0 always takes the likeliest token, more is more varied
     #[arg(long, value_name = "T", default_value_t = 0.7, allow_negative_numbers = true)]
@@ -109,6 +119,10 @@ pub(super) struct Flags {
     /// Read the model into memory rather than mapping the file
     #[arg(long)]
     pub(super) no_mmap: bool,
+
+    /// Turn the weights into q8_0, q4_0, q4_k or another type of `rml quantize` while loading
+    #[arg(long, value_name = "TYPE", value_parser = file_type)]
+    pub(super) quantize: Option<FileType>,
 }
 
 /// Who guesses ahead.
@@ -160,7 +174,7 @@ impl Flags {
     }
 
     pub(super) fn load_options(&self) -> LoadOptions {
-        LoadOptions { backend: self.backend.clone(), threads: self.threads.unwrap_or(0), no_mmap: self.no_mmap }
+        LoadOptions { backend: self.backend.clone(), threads: self.threads.unwrap_or(0), no_mmap: self.no_mmap, quantize: self.quantize }
     }
 }
 

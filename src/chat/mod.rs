@@ -9,6 +9,7 @@ mod report;
 mod saved;
 mod session;
 mod speaker;
+mod thinking;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,7 @@ use crate::generate::StopReason;
 use crate::program::{Halt, Screen, exit_code, kv_type, note};
 use conversation::Conversation;
 use flags::Flags;
+use formats::Format;
 use interrupt::CtrlC;
 use speaker::ModelSpeaker;
 
@@ -32,7 +34,7 @@ fn run(flags: Flags) -> Result<(), Halt> {
     // What is wrong with the command line is told before a model is fetched and loaded.
     let sampler = flags.sampler()?;
     let kv = kv_type(&flags.kv)?;
-    let format = flags.format.as_deref().map(formats::template).transpose()?;
+    let format = Format::new(flags.format.as_deref(), &flags.template_arg)?;
     let prompt = match flags.prompt.as_deref() {
         Some("-") => Some(input::whole_stdin()?),
         Some(text) => Some(text.to_owned()),
@@ -53,7 +55,7 @@ fn run(flags: Flags) -> Result<(), Halt> {
     ctrl_c.listen();
     note(&speaker.introduction());
     let is_terminal = screen.is_terminal();
-    let mut conversation = Conversation::new(&mut speaker, &mut screen, &ctrl_c, flags.system);
+    let mut conversation = Conversation::new(&mut speaker, &mut screen, &ctrl_c, flags.system).showing(flags.thinking);
     let turns = conversation.resume()?;
     if let (1.., Some(path)) = (turns, &flags.session) {
         note(&format!("(going on with {}: {turns} turns)", path.display()));

@@ -1,5 +1,6 @@
 //! A model as the one who answers: template, tokens, session, and text as it comes.
 
+use std::cell::Cell;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 
 use super::conversation::{Message, Reply, SYSTEM, Speaker};
 use super::flags::{DEFAULT_CONTEXT, Draft, Flags, Overflow};
+use super::formats::Format;
 use super::session::ChatSession;
-use super::{formats, saved};
+use super::{saved, thinking};
 use crate::decode::KvType;
 use crate::generate::sampler::SamplerConfig;
 use crate::generate::{GenerationStats, Interrupt, SessionOptions, SpeculativeStats, StopReason};
@@ -29,20 +31,19 @@ pub(super) struct ModelSpeaker {
 }
 
 impl ModelSpeaker {
-    /// `format` is a template that replaces the model's own.
     pub(super) fn new(
         model: Model,
         draft: Draft<Model>,
         sampler: SamplerConfig,
         kv: KvType,
-        format: Option<String>,
+        format: Format,
         flags: &Flags,
     ) -> Result<Self> {
         let model = Arc::new(model);
         for warning in model.tokenizer().warnings() {
             note(&format!("warning: {warning}"));
         }
-        let template = template(&model, format)?;
+        let template = format.template(&model)?;
         let trained = model.config().context_length;
         let context_size = flags.ctx.unwrap_or(DEFAULT_CONTEXT.min(trained));
         if context_size > trained {
@@ -100,11 +101,14 @@ fn file_name(model: &Model) -> impl std::fmt::Display {
 impl Speaker for ModelSpeaker {
     fn reply(&mut self, transcript: &[Message], show: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Result<Reply> {
         let mut window = Window::new(transcript);
-        let mut prompt = self.prompt(&window)?;
+        let Prompt { ids: mut prompt, left_open } = self.prompt(&window)?;
         if prompt.len() > self.session.context_size() && self.overflow == Overflow::Shift {
             prompt = self.shifted(&mut window, &[], self.max_tokens)?.unwrap_or(prompt);
         }
         let mut said = Said::default();
+        if let Some(tag) = left_open {
+            let _ = show(&format!("{tag}\n"));
+        }
         let (mut stats, mut guessing) = self.generate(&prompt, self.max_tokens, &mut said, show)?;
         while stats.stop == StopReason::ContextFull && self.overflow == Overflow::Shift {
             let left = self.max_tokens - stats.generated_tokens;
@@ -160,16 +164,21 @@ impl Speaker for ModelSpeaker {
 
 impl ModelSpeaker {
     /// What the model gets to see of the messages that are left.
-    fn prompt(&self, window: &Window<'_>) -> Result<Vec<u32>> {
+    fn prompt(&self, window: &Window<'_>) -> Result<Prompt> {
         let messages = window.messages().map(|m| serde_json::json!({ "role": m.role, "content": m.content }));
         let messages = serde_json::Value::Array(messages.collect());
-        encode_chat(self.model.tokenizer(), &messages, |messages| {
-            let (prompt, merged) = self.template.render_merging_system(messages, &RenderOptions::default())?;
-            if merged && window.transcript.len() <= 2 {
-                note("note: this model's template has no system message; it was put in front of your first message");
-            }
+        let merged = Cell::new(false);
+        let left_open = Cell::new(None);
+        let ids = encode_chat(self.model.tokenizer(), &messages, |messages| {
+            let (prompt, was_merged) = self.template.render_merging_system(messages, &RenderOptions::default())?;
+            merged.set(was_merged);
+            left_open.set(thinking::left_open(&prompt));
             Ok(prompt)
-        })
+        })?;
+        if merged.get() && window.transcript.len() <= 2 {
+            note("note: this model's template has no system message; it was put in front of your first message");
+        }
+        Ok(Prompt { ids, left_open: left_open.get() })
     }
 
     /// Drops turns, the oldest first, until the prompt, what was `said` of the reply, and a good part of what is `left` of it fit
@@ -181,7 +190,7 @@ impl ModelSpeaker {
         let room = left.min(context / SHARE).max(1);
         let mut fits = None;
         while window.drop_turn() {
-            let mut prompt = self.prompt(window)?;
+            let mut prompt = self.prompt(window)?.ids;
             prompt.extend_from_slice(said);
             let (len, fit) = (prompt.len(), prompt.len() <= context);
             fits = fit.then_some(prompt);
@@ -202,14 +211,25 @@ impl ModelSpeaker {
     ) -> Result<(GenerationStats, Option<SpeculativeStats>)> {
         let tokenizer = self.model.tokenizer();
         self.session.generate(prompt, limit, |id| {
-            said.ids.push(id);
             said.bytes.clear();
-            tokenizer.append_bytes(id, false, &mut said.bytes);
+            tokenizer.append_bytes(id, tokenizer.is_thinking_tag(id), &mut said.bytes);
+            // The space that tokens of a text begin with where it stands for none.
+            if said.ids.is_empty() && tokenizer.begins_with_space() && said.bytes.first() == Some(&b' ') {
+                said.bytes.remove(0);
+            }
+            said.ids.push(id);
             let piece = said.characters.push(&said.bytes);
             said.text += &piece;
             if piece.is_empty() { ControlFlow::Continue(()) } else { show(&piece) }
         })
     }
+}
+
+/// What the model gets to see.
+struct Prompt {
+    ids: Vec<u32>,
+    /// The tag after which the model goes on reasoning, if the prompt ends so.
+    left_open: Option<&'static str>,
 }
 
 /// What was said of a reply.
@@ -245,19 +265,6 @@ impl<'a> Window<'a> {
         self.dropped += if another { 2 } else { 0 };
         another
     }
-}
-
-/// The template that was asked for, else the model's.
-fn template(model: &Model, format: Option<String>) -> Result<ChatTemplate> {
-    let vocabulary = model.tokenizer().vocabulary();
-    let spelled = |id: Option<u32>| id.and_then(|id| model.tokenizer().piece(id)).unwrap_or_default();
-    let source = match format {
-        Some(source) => source,
-        None => model.file().metadata().str("tokenizer.chat_template")?.map(str::to_owned).ok_or_else(|| {
-            Error::Template(format!("this model has none of its own; choose one with --format: {}, or a .jinja file", formats::names()))
-        })?,
-    };
-    ChatTemplate::new(&source, spelled(vocabulary.bos), spelled(vocabulary.eos))
 }
 
 #[cfg(test)]

@@ -26,12 +26,12 @@ pub use progress::Progress;
 pub const DEFAULT_MODEL: &str = "smollm2";
 
 /// What a MODEL argument may be, in a clause for help and errors.
-pub const MODEL_SYNTAX: &str = "a .gguf file, a directory holding one, hf:OWNER/REPO[:FILE], or the name smollm2";
+pub const MODEL_SYNTAX: &str = "a .gguf file, a directory holding one or a Hugging Face model, hf:OWNER/REPO[:FILE], or the name smollm2";
 
 /// One way of getting a model failed, for this reason. Several of these make an [`Error::Fetch`].
 type Attempt<T> = std::result::Result<T, String>;
 
-/// Turns a MODEL argument into a file, fetching it where it must.
+/// Turns a MODEL argument into a file or directory, fetching it where it must.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     /// The folder that keeps fetched models.
@@ -66,7 +66,7 @@ impl Fetcher {
         })
     }
 
-    /// The file that `model` names: see [`MODEL_SYNTAX`]. A name in the catalogue wins over a file of that name; `./smollm2` is the file.
+    /// The file or directory that `model` names: see [`MODEL_SYNTAX`]. A name in the catalogue wins over a file of that name; `./smollm2` is the file.
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Unsupported`] if a path does not lead to one model; [`Error::InvalidArgument`] if an `hf:` name is

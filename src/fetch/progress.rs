@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Counts bytes, of which `done` are there already.
-    pub(super) fn bytes(self, label: &str, total: Option<u64>, done: u64) -> Meter {
+    pub(crate) fn bytes(self, label: &str, total: Option<u64>, done: u64) -> Meter {
         let bar = self.bar(label, total);
         if let Some(bar) = &bar {
             let template = match total {
@@ -63,10 +63,10 @@ impl Progress {
 }
 
 /// A running count, taken off the screen when dropped.
-pub(super) struct Meter(Option<ProgressBar>);
+pub(crate) struct Meter(Option<ProgressBar>);
 
 impl Meter {
-    pub(super) fn add(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         if let Some(bar) = &self.0 {
             bar.inc(bytes);
         }

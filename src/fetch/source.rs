@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::MODEL_SYNTAX;
 use super::catalog::Known;
+use crate::model::CONFIG;
 use crate::{Error, Result};
 
 #[derive(Debug)]
@@ -75,7 +76,7 @@ fn set(file: &str) -> Option<(&str, usize, &str)> {
     (1..=count).contains(&number).then_some((name, count, extension))
 }
 
-/// The model at `path`: the file itself, or the one GGUF file in a directory.
+/// The model at `path`: the file itself, the one GGUF file in a directory, or a Hugging Face directory.
 pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
     let about = fs::metadata(&path).map_err(|source| {
         let source = match source.kind() {
@@ -95,11 +96,11 @@ pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
     let models: Vec<&PathBuf> = names.iter().filter(|p| is_model(p)).collect();
     match models[..] {
         [one] => Ok(one.clone()),
-        [] if names.iter().any(|p| p.extension().is_some_and(|e| e == "safetensors")) => {
-            let reason = "Hugging Face directories (safetensors) cannot be opened yet; convert the model to GGUF and give the .gguf file";
-            Err(Error::Unsupported { path, reason: reason.into() })
-        }
-        [] => Err(Error::Malformed { path, reason: format!("the directory holds no .gguf file; a model is {MODEL_SYNTAX}") }),
+        [] if path.join(CONFIG).exists() => Ok(path),
+        [] => Err(Error::Malformed {
+            path,
+            reason: format!("the directory holds neither a .gguf file nor {CONFIG}; a model is {MODEL_SYNTAX}"),
+        }),
         _ => {
             let list = models.iter().filter_map(|p| p.file_name()).map(|n| n.to_string_lossy()).collect::<Vec<_>>().join(", ");
             Err(Error::Malformed { path, reason: format!("the directory holds several models; name one of {list}") })

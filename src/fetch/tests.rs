@@ -325,16 +325,16 @@ fn a_path_leads_to_one_model_or_says_why_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let fetcher = fetcher(dir.path(), "http://127.0.0.1:9");
-    for name in ["one/a.gguf", "one/README.md", "two/a.gguf", "two/b.GGUF", "none/config.json", "hf/model.safetensors"] {
+    for name in ["one/a.gguf", "one/README.md", "two/a.gguf", "two/b.GGUF", "none/README.md", "hf/config.json", "hf/model.safetensors"] {
         fs::create_dir_all(dir.path().join(name).parent().unwrap()).unwrap();
         fs::write(dir.path().join(name), "").unwrap();
     }
     assert_eq!(fetcher.resolve(&path("two/b.GGUF")).unwrap(), dir.path().join("two/b.GGUF"));
     assert_eq!(fetcher.resolve(&path("one")).unwrap(), dir.path().join("one/a.gguf"));
+    assert_eq!(fetcher.resolve(&path("hf")).unwrap(), dir.path().join("hf"));
     for (name, reason) in [
         ("two", "several models; name one of a.gguf, b.GGUF"),
-        ("none", "holds no .gguf file"),
-        ("hf", "convert the model to GGUF"),
+        ("none", "holds neither a .gguf file nor config.json"),
         ("missing.gguf", "no such file or directory; a model is a .gguf file"),
     ] {
         let error = fetcher.resolve(&path(name)).unwrap_err().to_string();

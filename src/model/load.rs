@@ -11,6 +11,7 @@ use rml_kernels_ref::gate::scale;
 
 use super::config::Config;
 use super::gguf::{Gguf, OpenOptions, TensorInfo};
+use super::quantize::{FileType, Quantized};
 use super::tensors::{MatrixTensor, Tensors};
 use super::weights::{Matrix, Packer, Storage};
 use crate::exec::choice::{Choice, Request, Sample};
@@ -27,6 +28,9 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Read the file into memory rather than mapping it: slower, but safe if another program cuts the file short meanwhile.
     pub no_mmap: bool,
+    /// Turn the matrices into this type in memory, as `rml quantize` does in a file: for models in floats, such as most
+    /// Hugging Face directories.
+    pub quantize: Option<FileType>,
 }
 
 /// A loaded model: immutable, and shared by any number of sessions.
@@ -77,7 +81,7 @@ pub(crate) struct FeedForward {
 }
 
 impl Model {
-    /// Loads a GGUF file.
+    /// Loads a GGUF file or a Hugging Face directory.
     ///
     /// # Errors
     /// If the file cannot be read or run, the backend asked for is unknown or refuses, or `RML_TRACE` asks for what is unknown.
@@ -105,10 +109,16 @@ impl Model {
     fn load_on(path: &Path, options: &LoadOptions, registry: &Registry, team: Option<Arc<Team>>) -> Result<Self> {
         let request: Request = requested_backend(options.backend.as_deref())?.parse()?;
         let trace = Trace::new(&std::env::var("RML_TRACE").unwrap_or_default())?;
-        let file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
+        let mut file = Gguf::open_with(path, &OpenOptions { mmap: !options.no_mmap })?;
         let config = Config::from_gguf(&file)?;
-        let tensors = Tensors::new(&file, &config)?;
         let team = team.map_or_else(|| Team::new(options.threads).map(Arc::new), Ok)?;
+        if let Some(kind) = options.quantize {
+            // What cannot be run is not worked on.
+            Tensors::new(&file, &config)?;
+            file = Quantized::new(&file, kind)?.in_memory(&team)?;
+        }
+        let tensors = Tensors::new(&file, &config)?;
+        file.compute()?;
         // Building the tokenizer takes one thread about as long as packing takes the others.
         let (weights, tokenizer) = std::thread::scope(|scope| {
             let tokenizer = scope.spawn(|| Tokenizer::from_gguf(&file));

@@ -82,7 +82,7 @@ impl<'a> Tensors<'a> {
         if file.tensors().is_empty() {
             return Err(Error::Malformed {
                 path: file.path().to_owned(),
-                reason: "this file holds only a vocabulary, no weights; give the file of the whole model".into(),
+                reason: "this file or directory holds only a vocabulary, no weights; give the whole model".into(),
             });
         }
         let Config { d_model, n_vocab, .. } = *config;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use crate::Error;
 
 pub(crate) use screen::{Screen, note};
-pub(crate) use values::{KV_NAMES, at_least_one, kv_type, thread_count};
+pub(crate) use values::{KV_NAMES, at_least_one, file_type, kv_type, template_variables, thread_count};
 
 /// Why a program ends before its end.
 #[derive(Debug)]

@@ -69,6 +69,15 @@ impl Screen {
         self.out.write(text)
     }
 
+    /// As [`show`](Self::show), dim on a terminal.
+    pub(crate) fn show_dim(&mut self, text: &str) -> io::Result<()> {
+        if !self.out.is_terminal {
+            return self.show(text);
+        }
+        self.out.to.write_all(format!("\x1b[2m{}\x1b[22m", printable(text)).as_bytes())?;
+        self.out.to.flush()
+    }
+
     /// Writes a line.
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> io::Result<()> {
         self.show(&format!("{text}\n"))

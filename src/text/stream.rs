@@ -46,24 +46,32 @@ impl StreamDecoder {
 pub struct StopStrings {
     stops: Vec<String>,
     held: String,
+    met: Option<(String, String)>,
 }
 
 impl StopStrings {
     /// Watches for these strings; empty ones are passed over.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Self {
-        StopStrings { stops: stops.into_iter().filter(|s| !s.is_empty()).collect(), held: String::new() }
+        StopStrings { stops: stops.into_iter().filter(|s| !s.is_empty()).collect(), held: String::new(), met: None }
     }
 
     /// Takes text, and gives what is certainly before any stop string and whether one was met.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         self.held.push_str(text);
-        if let Some(at) = self.stops.iter().filter_map(|s| self.held.find(s.as_str())).min() {
-            self.held.truncate(at);
+        let found = self.stops.iter().filter_map(|s| Some((self.held.find(s.as_str())?, s.len())));
+        if let Some((at, len)) = found.min_by_key(|&(at, len)| (at, std::cmp::Reverse(len))) {
+            let behind = self.held.split_off(at + len);
+            self.met = Some((self.held.split_off(at), behind));
             return (std::mem::take(&mut self.held), true);
         }
         let safe = self.held.char_indices().map(|(i, _)| i).find(|&i| self.stops.iter().any(|s| s.starts_with(&self.held[i..])));
         let rest = self.held.split_off(safe.unwrap_or(self.held.len()));
         (std::mem::replace(&mut self.held, rest), false)
+    }
+
+    /// The stop string that was met, and what came behind it; [`push`](Self::push) said that there is one.
+    pub fn take_met(&mut self) -> Option<(String, String)> {
+        self.met.take()
     }
 
     /// What was held back, at the end.

@@ -1,12 +1,12 @@
-//! Chat templates: Jinja as `transformers` runs it, and prompts whose control tokens come from the template alone.
+//! Chat templates: Jinja as `transformers` runs it.
 
 use chrono::NaiveDateTime;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, Value};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::python;
-use super::tokenizer::{Encode, Tokenizer};
+use crate::model::Gguf;
 use crate::{Error, Result};
 
 /// What `strftime_now` tells.
@@ -40,9 +40,37 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    variables: Value,
 }
 
+/// Steps after which a template counts as one that does not end; one for a thousand messages takes a tenth of that.
+const MOST_STEPS: u64 = 10_000_000;
+
+/// What a template is told anyway.
+const GIVEN: [&str; 5] = ["messages", "add_generation_prompt", "bos_token", "eos_token", "strftime_now"];
+
 const NAME: &str = "chat template";
+
+/// The template of a model: its own, which it may lack, or the one of this name.
+///
+/// # Errors
+/// [`Error::Template`] naming those there are, if there is none of this name.
+pub fn template_of(file: &Gguf, name: Option<&str>) -> Result<Option<String>> {
+    let meta = file.metadata();
+    let own = || Ok(meta.str("tokenizer.chat_template")?.map(str::to_owned));
+    let Some(name) = name else { return own() };
+    if let Some(text) = meta.str(&format!("tokenizer.chat_template.{name}"))? {
+        return Ok(Some(text.to_owned()));
+    }
+    if name == "default" {
+        return own();
+    }
+    let names: Vec<&str> = meta.strings("tokenizer.chat_templates")?.map(|names| names.iter().collect()).unwrap_or_default();
+    Err(Error::Template(match names.is_empty() {
+        true => format!("this model has no template called {name:?}, and none that has a name"),
+        false => format!("this model has no template called {name:?}; it has {}", names.join(", ")),
+    }))
+}
 
 impl ChatTemplate {
     /// Compiles a template. `bos` and `eos` are what it may print for `bos_token` and `eos_token`.
@@ -59,8 +87,21 @@ impl ChatTemplate {
             Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.set_recursion_limit(200);
+        environment.set_fuel(Some(MOST_STEPS));
         environment.add_template_owned(NAME, without_generation_tags(source)).map_err(|e| error(&e))?;
-        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned(), variables: Value::UNDEFINED })
+    }
+
+    /// The template with variables of its own, such as `enable_thinking`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a name that templates are told anyway.
+    pub fn with_variables(mut self, variables: Map<String, Json>) -> Result<Self> {
+        if let Some(name) = GIVEN.iter().find(|name| variables.contains_key(**name)) {
+            return Err(Error::invalid("template variable", format!("{name} follows from model and conversation and cannot be set")));
+        }
+        self.variables = Value::from(minijinja::value::Serde(variables));
+        Ok(self)
     }
 
     /// Renders a list of messages, each with `role` and `content`.
@@ -76,6 +117,7 @@ impl ChatTemplate {
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
             strftime_now => strftime,
+            ..self.variables.clone()
         };
         self.environment.get_template(NAME).and_then(|t| t.render(context)).map_err(|e| error(&e))
     }
@@ -165,65 +207,5 @@ fn error(e: &minijinja::Error) -> Error {
     match e.line() {
         Some(line) => Error::Template(format!("{detail} (line {line})")),
         None => Error::Template(detail),
-    }
-}
-
-/// The tokens of a conversation, its control tokens from the template alone: a message that spells one stays text.
-///
-/// `render` is given the messages with a mark in each spelling of a special token and gives the prompt; the prompt is cut
-/// at the special tokens that are left, and the marks are taken out of the text between.
-///
-/// # Errors
-/// As `render`, and [`Error::Tokenizer`].
-pub fn encode_chat(tokenizer: &Tokenizer, messages: &Json, render: impl FnOnce(&Json) -> Result<String>) -> Result<Vec<u32>> {
-    let mut all_text = String::new();
-    for_each_text(&mut messages.clone(), &mut |s| all_text.push_str(s));
-    // Noncharacters are not for interchange, so one that no message has is easily found.
-    let mark = ('\u{fdd0}'..='\u{fdef}').find(|&c| !all_text.contains(c));
-    let mark = mark.ok_or_else(|| Error::invalid("messages", "they hold every noncharacter from U+FDD0 to U+FDEF"))?;
-    let mut marked = messages.clone();
-    for_each_text(&mut marked, &mut |s| *s = tokenizer.mark_specials(s, mark));
-    let prompt = render(&marked)?;
-    let mut ids = tokenizer.encode_marked(&prompt, mark)?;
-    // Templates print the first token themselves or leave it to the tokenizer; either way there is one.
-    if ids.first().is_none_or(|first| Some(*first) != tokenizer.vocabulary().bos) {
-        let add_eos = tokenizer.vocabulary().add_eos;
-        tokenizer.add_special(&mut ids);
-        if add_eos {
-            ids.pop();
-        }
-    }
-    Ok(ids)
-}
-
-/// Calls `f` on every text of the messages that a user or a model wrote.
-fn for_each_text(value: &mut Json, f: &mut impl FnMut(&mut String)) {
-    match value {
-        Json::String(s) => f(s),
-        Json::Array(items) => items.iter_mut().for_each(|v| for_each_text(v, f)),
-        Json::Object(fields) => fields.iter_mut().filter(|(k, _)| *k != "role").for_each(|(_, v)| for_each_text(v, f)),
-        _ => {}
-    }
-}
-
-impl Tokenizer {
-    /// The text with `mark` behind the first character of every spelling of a special token, also of overlapping ones.
-    fn mark_specials(&self, text: &str, mark: char) -> String {
-        let mut marked = String::with_capacity(text.len());
-        let mut from = 0;
-        // The search goes on behind the first character, since another spelling may begin inside the one that was broken.
-        while let Some((start, _)) = self.next_special(text, from) {
-            let first = text[start..].chars().next().map_or(1, char::len_utf8);
-            marked.push_str(&text[from..start + first]);
-            marked.push(mark);
-            from = start + first;
-        }
-        marked.push_str(&text[from..]);
-        marked
-    }
-
-    /// Tokens of a prompt with special tokens parsed, `mark` taken out of the text between them.
-    fn encode_marked(&self, prompt: &str, mark: char) -> Result<Vec<u32>> {
-        self.encode_with(prompt, Encode { add_special: false, parse_special: true }, |plain| plain.replace(mark, ""))
     }
 }

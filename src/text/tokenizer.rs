@@ -3,18 +3,13 @@
 //! Special tokens are found here, not in the encoder: control tokens only where the caller says that the text may hold
 //! them, so what a user writes never becomes structure.
 
-use std::collections::HashSet;
-
 use aho_corasick::{AhoCorasick, MatchKind};
-use tokenizers::models::bpe::BPE;
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{SplitDelimiterBehavior, Tokenizer as Encoder};
+use tokenizers::{
+    AddedVocabulary, Model as _, Normalizer as _, OffsetType, PreTokenizedString, PreTokenizer as _, Token, Tokenizer as Encoder,
+};
 
-use super::pretokenizer::pre_tokenizer;
-use super::vocabulary::{TokenType, Vocabulary, VocabularyKind};
+use super::encoder::{self, SPACE};
+use super::vocabulary::{HUGGING_FACE, TokenType, Vocabulary, VocabularyKind};
 use crate::model::Gguf;
 use crate::{Error, Result};
 
@@ -41,17 +36,31 @@ const ENDS: [&str; 10] = [
     "<|return|>",
 ];
 
-/// SentencePiece's sign for a space.
-const SPACE: char = '▁';
-
-/// A model's tokenizer.
+/// A model's tokenizer: encoding is that of the crate `tokenizers`, whether it is described by GGUF's keys or by the model's own
+/// `tokenizer.json`.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
     encoder: Encoder,
-    special: Specials, // control and user-defined
-    user: Specials,
+    /// The encoder's added tokens where the spelling of a control token is text.
+    plain: AddedVocabulary,
+    /// The same where every one is found as it is spelled, before text is normalized.
+    exact: AddedVocabulary,
+    special: Specials,
+    prefix: Prefix,
     ends: Vec<u32>,
     warnings: Vec<String>,
+}
+
+/// Where text gets a space in front, if the encoder does not do that itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Prefix {
+    None,
+    /// At the start; behind a special token the text goes on as it is.
+    Start,
+    /// Behind special tokens too.
+    Each,
+    /// Behind special tokens too, but not where there is one.
+    EachWithout,
 }
 
 impl std::fmt::Debug for Tokenizer {
@@ -63,18 +72,19 @@ impl std::fmt::Debug for Tokenizer {
     }
 }
 
-/// Tokens that are found in text before it is encoded: the leftmost, and of those the longest.
+/// Control and user-defined tokens in a text: the leftmost, and of those the longest.
 struct Specials {
     finder: Option<AhoCorasick>,
     ids: Vec<u32>,
 }
 
 impl Specials {
-    fn new(vocabulary: &Vocabulary, wanted: impl Fn(TokenType) -> bool) -> Result<Self> {
+    fn new(vocabulary: &Vocabulary) -> Result<Self> {
+        let special = |kind: TokenType| matches!(kind, TokenType::Control | TokenType::Unknown | TokenType::UserDefined);
         let (ids, texts): (Vec<u32>, Vec<&str>) = (0..)
             .zip(&vocabulary.tokens)
             .zip(&vocabulary.types)
-            .filter(|((_, t), k)| wanted(**k) && !t.is_empty())
+            .filter(|((_, t), k)| special(**k) && !t.is_empty())
             .map(|((i, t), _)| (i, t.as_str()))
             .unzip();
         let finder = if ids.is_empty() {
@@ -93,12 +103,14 @@ impl Specials {
 }
 
 impl Tokenizer {
-    /// The tokenizer that a GGUF file describes.
+    /// The tokenizer that a GGUF file or a directory describes.
     ///
     /// # Errors
-    /// If the file's tokenizer is of an unsupported kind or damaged, naming the key.
+    /// If the tokenizer is of an unsupported kind or damaged, naming the key.
     pub fn from_gguf(file: &Gguf) -> Result<Self> {
-        Self::new(Vocabulary::from_gguf(file)?)
+        let vocabulary = Vocabulary::from_gguf(file)?;
+        let Some(json) = file.metadata().str(HUGGING_FACE)? else { return Self::new(vocabulary) };
+        Self::with_encoder(vocabulary, encoder::of_json(json)?, Prefix::None, None)
     }
 
     /// The tokenizer of a vocabulary.
@@ -106,19 +118,38 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if merges and tokens do not fit together.
     pub fn new(mut vocabulary: Vocabulary) -> Result<Self> {
-        let (encoder, warnings) = match vocabulary.kind {
-            VocabularyKind::ByteLevel => byte_level(&mut vocabulary)?,
-            VocabularyKind::SentencePiece => (sentence_piece(&vocabulary)?, Vec::new()),
+        let (encoder, warning) = encoder::of_vocabulary(&mut vocabulary)?;
+        let prefix = match vocabulary.kind {
+            VocabularyKind::ByteLevel | VocabularyKind::WordPiece => Prefix::None,
+            _ if !vocabulary.add_space_prefix => Prefix::None,
+            VocabularyKind::Unigram => Prefix::EachWithout,
+            _ if vocabulary.phi3 => Prefix::Each,
+            _ => Prefix::Start,
         };
-        let special = Specials::new(&vocabulary, |t| matches!(t, TokenType::Control | TokenType::Unknown | TokenType::UserDefined))?;
-        let user = Specials::new(&vocabulary, |t| t == TokenType::UserDefined)?;
-        let mut ends: Vec<u32> = vocabulary.eos.into_iter().chain(vocabulary.eot).collect();
-        for (id, (token, kind)) in (0..).zip(vocabulary.tokens.iter().zip(&vocabulary.types)) {
-            if matches!(kind, TokenType::Control | TokenType::UserDefined) && ENDS.contains(&token.as_str()) && !ends.contains(&id) {
+        Self::with_encoder(vocabulary, encoder, prefix, warning)
+    }
+
+    fn with_encoder(vocabulary: Vocabulary, encoder: Encoder, prefix: Prefix, warning: Option<String>) -> Result<Self> {
+        let mut plain = encoder.get_added_vocabulary().clone();
+        plain.set_encode_special_tokens(true);
+        let mut added: Vec<_> = encoder.get_added_tokens_decoder().into_iter().collect();
+        added.sort_by_key(|(id, _)| *id);
+        let mut exact = AddedVocabulary::new();
+        let as_spelled = added.into_iter().map(|(_, token)| token.normalized(false));
+        exact
+            .add_tokens(as_spelled, encoder.get_model(), encoder.get_normalizer())
+            .map_err(|e| Error::Tokenizer(format!("special tokens: {e}")))?;
+        let special = Specials::new(&vocabulary)?;
+        let mut ends: Vec<u32> = Vec::new();
+        let spelled = (0..).zip(vocabulary.tokens.iter().zip(&vocabulary.types));
+        let spelled = spelled
+            .filter(|(_, (token, kind))| matches!(kind, TokenType::Control | TokenType::UserDefined) && ENDS.contains(&token.as_str()));
+        for id in vocabulary.eos.into_iter().chain(vocabulary.eot).chain(vocabulary.ends.iter().copied()).chain(spelled.map(|(id, _)| id)) {
+            if !ends.contains(&id) {
                 ends.push(id);
             }
         }
-        Ok(Tokenizer { vocabulary, encoder, special, user, ends, warnings })
+        Ok(Tokenizer { vocabulary, encoder, plain, exact, special, prefix, ends, warnings: warning.into_iter().collect() })
     }
 
     /// What the user should know, such as a pre-tokenizer that is not known.
@@ -156,31 +187,89 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if the encoder fails, which a sound vocabulary does not make it do.
     pub fn encode(&self, text: &str, how: Encode) -> Result<Vec<u32>> {
-        self.encode_with(text, how, |plain| plain.to_owned())
-    }
-
-    /// As [`encode`](Self::encode), with the text between special tokens changed by `plain` first.
-    pub(super) fn encode_with(&self, text: &str, how: Encode, plain: impl Fn(&str) -> String) -> Result<Vec<u32>> {
-        let mut ids = Vec::new();
-        let specials = if how.parse_special { &self.special } else { &self.user };
-        let mut from = 0;
-        for (start, end, id) in specials.find(text) {
-            self.encode_plain(&plain(&text[from..start]), &mut ids)?;
-            ids.push(id);
-            from = end;
-        }
-        self.encode_plain(&plain(&text[from..]), &mut ids)?;
+        let added = if how.parse_special { self.encoder.get_added_vocabulary() } else { &self.plain };
+        let mut ids = self.encode_pieces(added.extract_and_normalize(self.encoder.get_normalizer(), text))?;
         if how.add_special {
             self.add_special(&mut ids);
         }
         Ok(ids)
     }
 
-    /// Start and end of the first spelling of a special token from byte `from` on. Tokens of one character or of
-    /// white space, which an author adds to spell text, are passed over.
-    pub(super) fn next_special(&self, text: &str, from: usize) -> Option<(usize, usize)> {
-        let mut found = self.special.find(&text[from..]).map(|(start, end, _)| (from + start, from + end));
-        found.find(|&(start, end)| text[start..end].trim().chars().nth(1).is_some())
+    /// The tokens of a text in which special tokens count, with `mark` taken out of the text between them.
+    pub(super) fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<u32>> {
+        let normalizer = self.encoder.get_normalizer();
+        let mut pieces = self.exact.extract_and_normalize(None::<&tokenizers::NormalizerWrapper>, text);
+        let cleaned = pieces.normalize(|piece| {
+            piece.filter(|c| c != mark);
+            normalizer.map_or(Ok(()), |n| n.normalize(piece))
+        });
+        cleaned.map_err(failed)?;
+        self.encode_pieces(pieces)
+    }
+
+    /// The tokens of a text that was cut at special tokens and normalized.
+    fn encode_pieces(&self, mut pieces: PreTokenizedString) -> Result<Vec<u32>> {
+        if self.prefix != Prefix::None {
+            let prefixed = pieces.split(|i, mut piece| {
+                let wanted = match self.prefix {
+                    Prefix::None => false,
+                    Prefix::Start => i == 0,
+                    Prefix::Each => true,
+                    Prefix::EachWithout => !piece.get().starts_with(SPACE),
+                };
+                if wanted {
+                    piece.prepend(SPACE);
+                }
+                Ok([piece])
+            });
+            prefixed.map_err(failed)?;
+        }
+        if let Some(pre) = self.encoder.get_pre_tokenizer() {
+            pre.pre_tokenize(&mut pieces).map_err(failed)?;
+        }
+        pieces.tokenize(|piece| self.encode_piece(piece.get())).map_err(failed)?;
+        let encoding = pieces.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
+        let ids = encoding.get_ids();
+        match ids.iter().find(|&&id| id as usize >= self.vocab_size()) {
+            Some(id) => Err(Error::Tokenizer(format!(
+                "tokenizer.json gives the id {id}, beyond the {} tokens of the vocabulary",
+                self.vocab_size()
+            ))),
+            None => Ok(ids.to_vec()),
+        }
+    }
+
+    /// Start and id of the first spelling of a special token from byte `from` on. Tokens of one character or of white space,
+    /// which an author adds to spell text, are passed over.
+    pub(super) fn next_special(&self, text: &str, from: usize) -> Option<(usize, u32)> {
+        let mut found = self.special.find(&text[from..]).map(|(start, end, id)| (from + start, from + end, id));
+        found.find(|&(start, end, _)| text[start..end].trim().chars().nth(1).is_some()).map(|(start, _, id)| (start, id))
+    }
+
+    /// The tokens of text without special tokens. Some models would take text for a control token or a byte that it only
+    /// spells; where they do, it is cut behind its first character.
+    fn encode_piece(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
+        let tokens = self.encoder.get_model().tokenize(text)?;
+        let spelled = |token: &Token| {
+            let kind = self.vocabulary.types.get(token.id as usize);
+            let at = text.get(token.offsets.0..token.offsets.1).filter(|at| at.chars().nth(1).is_some());
+            matches!(kind, Some(TokenType::Control | TokenType::Unknown | TokenType::Byte)) && at.is_some() && at == self.piece(token.id)
+        };
+        if !tokens.iter().any(spelled) {
+            return Ok(tokens);
+        }
+        let mut cut = Vec::with_capacity(tokens.len() + 1);
+        for token in tokens {
+            if spelled(&token) {
+                let at = &text[token.offsets.0..token.offsets.1];
+                let (first, rest) = at.split_at(at.chars().next().map_or(0, char::len_utf8));
+                cut.extend(self.encode_piece(first)?);
+                cut.extend(self.encode_piece(rest)?);
+            } else {
+                cut.push(token);
+            }
+        }
+        Ok(cut)
     }
 
     /// Puts the tokens that begin and end a text where the model wants them, unless they are there.
@@ -192,27 +281,6 @@ impl Tokenizer {
         if let Some(eos) = v.eos.filter(|&eos| v.add_eos && ids.last() != Some(&eos)) {
             ids.push(eos);
         }
-    }
-
-    /// Appends the tokens of text without special tokens. `ids` holds what stands before it.
-    fn encode_plain(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let failed = |e: tokenizers::Error| Error::Tokenizer(format!("encoding failed: {e}"));
-        let encoding = match self.vocabulary.kind {
-            VocabularyKind::ByteLevel => self.encoder.encode_fast(text, false).map_err(failed)?,
-            VocabularyKind::SentencePiece => {
-                // Only the start of a text gets the space; after a special token the text goes on as it is.
-                let prefix = self.vocabulary.add_space_prefix && ids.is_empty();
-                let mut escaped = String::with_capacity(text.len() + 8);
-                escaped.extend(prefix.then_some(SPACE));
-                escaped.extend(text.chars().map(|c| if c == ' ' { SPACE } else { c }));
-                self.encoder.encode_fast(escaped, false).map_err(failed)?
-            }
-        };
-        ids.extend_from_slice(encoding.get_ids());
-        Ok(())
     }
 
     /// Appends the bytes that a token stands for; control tokens are spelled out if `special`, else left out.
@@ -233,22 +301,27 @@ impl Tokenizer {
                     }
                 }
             }
-            (TokenType::Byte, VocabularyKind::SentencePiece) => match byte_token(token) {
+            (TokenType::Byte, _) => match byte_token(token) {
                 Some(b) => out.push(b),
                 None => out.extend_from_slice(token.as_bytes()),
             },
-            (TokenType::Normal, VocabularyKind::SentencePiece) => {
-                for c in token.chars() {
-                    out.extend_from_slice(if c == SPACE { ' ' } else { c }.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-            }
+            (TokenType::Normal, _) => out.extend_from_slice(token.replace(SPACE, " ").as_bytes()),
+        }
+    }
+
+    /// Whether the tokens of a text begin with a space that is not of the text.
+    pub fn begins_with_space(&self) -> bool {
+        match self.vocabulary.kind {
+            VocabularyKind::ByteLevel => false,
+            VocabularyKind::WordPiece => true,
+            _ => self.vocabulary.add_space_prefix,
         }
     }
 
     /// The text of tokens; bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32], special: bool) -> String {
         let mut bytes = Vec::new();
-        let mut start_of_text = self.vocabulary.kind == VocabularyKind::SentencePiece && self.vocabulary.add_space_prefix;
+        let mut start_of_text = self.begins_with_space();
         for &id in ids {
             let from = bytes.len();
             self.append_bytes(id, special, &mut bytes);
@@ -264,60 +337,8 @@ impl Tokenizer {
     }
 }
 
-fn build_error(e: impl std::fmt::Display) -> Error {
-    Error::Tokenizer(format!("the vocabulary cannot be used: {e}; the file is damaged or was converted wrongly"))
-}
-
-fn byte_level(vocabulary: &mut Vocabulary) -> Result<(Encoder, Vec<String>)> {
-    let (pre, warning) = pre_tokenizer(vocabulary.pre.as_deref());
-    let ids = (0..).zip(&vocabulary.tokens).map(|(id, token)| (token.clone(), id)).collect::<Vec<(String, u32)>>();
-    // Of equal tokens the first counts.
-    let ids: ahash::AHashMap<String, u32> = ids.into_iter().rev().collect();
-    let merges = std::mem::take(&mut vocabulary.merges);
-    if let Some((a, b)) = merges.iter().find(|(a, b)| !ids.contains_key(a) || !ids.contains_key(b) || !ids.contains_key(&format!("{a}{b}")))
-    {
-        return Err(build_error(format!("the merge of {a:?} and {b:?} is not of tokens")));
-    }
-    let bpe = BPE::builder().vocab_and_merges(ids, merges).ignore_merges(pre.whole_words).build().map_err(build_error)?;
-    let mut steps = Vec::new();
-    for pattern in pre.patterns {
-        let split = Split::new(SplitPattern::Regex((*pattern).to_owned()), SplitDelimiterBehavior::Isolated, false).map_err(build_error)?;
-        steps.push(PreTokenizerWrapper::Split(split));
-    }
-    steps.push(PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, false, false)));
-    let mut encoder = Encoder::new(bpe);
-    encoder.with_pre_tokenizer(Some(Sequence::new(steps)));
-    Ok((encoder, warning.into_iter().collect()))
-}
-
-/// SentencePiece merges the pair whose union has the best score; as merges in that order it is a byte pair encoding.
-fn sentence_piece(vocabulary: &Vocabulary) -> Result<Encoder> {
-    let usable = |kind: TokenType| matches!(kind, TokenType::Normal | TokenType::UserDefined | TokenType::Unused);
-    let mut ids = ahash::AHashMap::new();
-    for (id, token) in (0..).zip(&vocabulary.tokens) {
-        ids.entry(token.clone()).or_insert(id);
-    }
-    let mut merges = Vec::new();
-    let mut seen = HashSet::new();
-    for ((token, &score), &kind) in vocabulary.tokens.iter().zip(&vocabulary.scores).zip(&vocabulary.types) {
-        if !usable(kind) || !seen.insert(token) {
-            continue;
-        }
-        for (at, _) in token.char_indices().skip(1) {
-            let (a, b) = token.split_at(at);
-            if ids.contains_key(a) && ids.contains_key(b) {
-                merges.push((score, a.to_owned(), b.to_owned()));
-            }
-        }
-    }
-    // The sort is stable, so pairs of one token stay in the order of their cuts.
-    merges.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let merges = merges.into_iter().map(|(_, a, b)| (a, b)).collect();
-    let mut builder = BPE::builder().vocab_and_merges(ids, merges).byte_fallback(true).fuse_unk(true);
-    if let Some(unk) = vocabulary.unk.and_then(|id| vocabulary.tokens.get(id as usize)) {
-        builder = builder.unk_token(unk.clone());
-    }
-    Ok(Encoder::new(builder.build().map_err(build_error)?))
+fn failed(e: tokenizers::Error) -> Error {
+    Error::Tokenizer(format!("encoding failed: {e}"))
 }
 
 /// The byte that a character of byte-level encoding stands for. Source: `bytes_to_unicode` of GPT-2's encoder.

@@ -1,7 +1,7 @@
 //! A vocabulary as data, whatever file it came from.
 
 use crate::model::Gguf;
-use crate::model::gguf::Metadata;
+use crate::model::gguf::{Array, Metadata, Value};
 use crate::{Error, Result};
 
 /// How text becomes tokens.
@@ -11,7 +11,25 @@ pub enum VocabularyKind {
     ByteLevel,
     /// SentencePiece's byte pair encoding, with scores (Llama 1 and 2, Mistral, Phi-3).
     SentencePiece,
+    /// Byte pair encoding of characters, with merges and a sign for the space (Gemma 4).
+    Merges,
+    /// SentencePiece's pieces with probabilities (T5).
+    Unigram,
+    /// Words and their continuations (BERT).
+    WordPiece,
 }
+
+/// The kinds by the values of `tokenizer.ggml.model`.
+const KINDS: [(&str, VocabularyKind); 5] = [
+    ("gpt2", VocabularyKind::ByteLevel),
+    ("llama", VocabularyKind::SentencePiece),
+    ("gemma4", VocabularyKind::Merges),
+    ("t5", VocabularyKind::Unigram),
+    ("bert", VocabularyKind::WordPiece),
+];
+
+/// Key of a list of all tokens that end a reply, where GGUF's own keys have no room for them.
+pub(crate) const END_IDS: &str = "tokenizer.rml.end_token_ids";
 
 /// What a token is for. The numbers are GGUF's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +57,9 @@ pub struct Vocabulary {
     pub tokens: Vec<String>,
     /// What each is for.
     pub types: Vec<TokenType>,
-    /// SentencePiece: a score for each; the best merges first.
+    /// SentencePiece and Unigram: a score for each; the best merges first.
     pub scores: Vec<f32>,
-    /// Byte-level: pairs in order of rank.
+    /// Byte-level and Merges: pairs in order of rank.
     pub merges: Vec<(String, String)>,
     /// Byte-level: name of the pre-tokenizer, where the file gives one.
     pub pre: Option<String>,
@@ -51,14 +69,23 @@ pub struct Vocabulary {
     pub eos: Option<u32>,
     /// Token that ends a turn.
     pub eot: Option<u32>,
+    /// More tokens that end a reply.
+    pub ends: Vec<u32>,
     /// Token for what cannot be spelled.
     pub unk: Option<u32>,
     /// Whether a text begins with `bos`.
     pub add_bos: bool,
     /// Whether a text ends with `eos`.
     pub add_eos: bool,
-    /// SentencePiece: whether a text gets a space in front.
+    /// Not byte-level: whether a text gets a space in front.
     pub add_space_prefix: bool,
+    /// Not byte-level: whether text after a special token gets a space in front too, and white space behind such a token is
+    /// dropped, as Phi-3 was trained.
+    pub phi3: bool,
+    /// Not byte-level: whether runs of spaces count as one, and none at the ends.
+    pub remove_extra_whitespaces: bool,
+    /// Not byte-level: SentencePiece's map of characters.
+    pub charsmap: Vec<u8>,
 }
 
 impl Vocabulary {
@@ -69,40 +96,75 @@ impl Vocabulary {
     pub fn from_gguf(file: &Gguf) -> Result<Self> {
         let meta = file.metadata();
         let model = meta.required("tokenizer.ggml.model", meta.str("tokenizer.ggml.model")?)?;
-        let kind = match model {
-            "gpt2" => VocabularyKind::ByteLevel,
-            "llama" => VocabularyKind::SentencePiece,
-            other => {
-                return Err(Error::Unsupported {
-                    path: file.path().to_owned(),
-                    reason: format!("tokenizer model {other:?} is not supported; rml has gpt2 (byte-level) and llama (SentencePiece)"),
-                });
-            }
+        let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == model) else {
+            return Err(Error::Unsupported {
+                path: file.path().to_owned(),
+                reason: format!("tokenizer model {model:?} is not supported; rml has {}", KINDS.map(|(name, _)| name).join(", ")),
+            });
         };
         let tokens = meta.required("tokenizer.ggml.tokens", meta.strings("tokenizer.ggml.tokens")?)?.to_vec();
         if tokens.is_empty() || u32::try_from(tokens.len()).is_err() {
             return Err(meta.malformed("tokenizer.ggml.tokens", &format!("has {} tokens", tokens.len())));
         }
-        let byte_level = kind == VocabularyKind::ByteLevel;
+        use VocabularyKind::{ByteLevel, Merges, SentencePiece, Unigram, WordPiece};
         let id = |key: &str| token_id(meta, key, tokens.len());
+        let usual = |id: u32| Some(id).filter(|&id| (id as usize) < tokens.len());
+        // What llama.cpp takes where the file is silent: begins, ends, unknown.
+        let (bos, eos, unk) = match kind {
+            SentencePiece => (usual(1), usual(2), usual(0)),
+            Unigram => (None, usual(1), usual(2)),
+            WordPiece => (usual(101), usual(102), usual(100)),
+            ByteLevel | Merges => (None, None, None),
+        };
+        let pre = meta.str("tokenizer.ggml.pre")?;
+        let flag = |name: &str, default: bool| Ok::<_, Error>(meta.bool(&format!("tokenizer.ggml.{name}"))?.unwrap_or(default));
+        // A file that has the model's own tokenizer.json is encoded by it.
+        let own = meta.str(HUGGING_FACE)?.is_some();
+        let eos_key = if kind == WordPiece { "seperator" } else { "eos" };
+        let phi3 = meta.str("general.architecture")? == Some("phi3");
         Ok(Vocabulary {
             kind,
             types: token_types(meta, tokens.len())?,
-            scores: if byte_level { Vec::new() } else { scores(meta, tokens.len())? },
-            merges: if byte_level { merges(meta)? } else { Vec::new() },
-            pre: meta.str("tokenizer.ggml.pre")?.map(str::to_owned),
-            bos: id("bos")?.or((!byte_level).then_some(1)).filter(|&b| (b as usize) < tokens.len()),
-            eos: id("eos")?.or((!byte_level).then_some(2)).filter(|&b| (b as usize) < tokens.len()),
+            scores: if !own && matches!(kind, SentencePiece | Unigram) { scores(meta, tokens.len())? } else { Vec::new() },
+            merges: if !own && matches!(kind, ByteLevel | Merges) { merges(meta)? } else { Vec::new() },
+            pre: pre.map(str::to_owned),
+            bos: id("bos")?.or(bos),
+            eos: id(eos_key)?.or(id("eos")?).or(eos),
             eot: id("eot")?,
-            unk: id("unknown")?.or((!byte_level).then_some(0)),
-            add_bos: meta
-                .bool("tokenizer.ggml.add_bos_token")?
-                .unwrap_or(!byte_level || meta.str("tokenizer.ggml.pre")? == Some("llama-bpe")),
-            add_eos: meta.bool("tokenizer.ggml.add_eos_token")?.unwrap_or(false),
-            add_space_prefix: meta.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(!byte_level),
+            ends: ends(meta, tokens.len())?,
+            unk: id("unknown")?.or(unk),
+            add_bos: flag("add_bos_token", matches!(kind, SentencePiece | WordPiece) || matches!(pre, Some("llama-bpe" | "tekken")))?,
+            add_eos: flag("add_eos_token", matches!(kind, Unigram | WordPiece))?,
+            add_space_prefix: flag("add_space_prefix", matches!(kind, SentencePiece | Unigram))?,
+            phi3: phi3 && kind == SentencePiece,
+            remove_extra_whitespaces: flag("remove_extra_whitespaces", false)?,
+            charsmap: charsmap(meta)?,
             tokens,
         })
     }
+}
+
+/// Key of the model's own tokenizer, a file of Hugging Face's.
+pub(super) const HUGGING_FACE: &str = "tokenizer.huggingface.json";
+
+fn ends(meta: &Metadata, n: usize) -> Result<Vec<u32>> {
+    match meta.get(END_IDS) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(Array::U32(ids))) if ids.iter().all(|&id| (id as usize) < n) => Ok(ids.clone()),
+        Some(_) => Err(meta.malformed(END_IDS, &format!("is no list of ids below {n}"))),
+    }
+}
+
+fn charsmap(meta: &Metadata) -> Result<Vec<u8>> {
+    let key = "tokenizer.ggml.precompiled_charsmap";
+    let bytes = match meta.get(key) {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(Array::U8(bytes))) => bytes.clone(),
+        // The package gguf writes bytes as i8 at times.
+        Some(Value::Array(Array::I8(bytes))) => bytes.iter().map(|&b| b as u8).collect(),
+        Some(_) => return Err(meta.malformed(key, "is no array of bytes")),
+    };
+    if bytes.is_empty() || super::charsmap::is_sound(&bytes) { Ok(bytes) } else { Err(meta.malformed(key, "points beyond its end")) }
 }
 
 fn token_id(meta: &Metadata, name: &str, n: usize) -> Result<Option<u32>> {

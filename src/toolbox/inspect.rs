@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::path::Path;
 
+use rml_kernels_ref::format::Format;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::decode::KvType;
 use crate::model::gguf::{Array, Metadata, Value};
-use crate::model::{Config, Gguf, MemoryPlan, TensorInfo, Tensors};
+use crate::model::{Config, Gguf, MemoryPlan, TensorInfo, Tensors, WeightShare, registry};
 use crate::{Error, Result};
 
 /// Longest text and longest array that are shown whole to people.
@@ -18,7 +19,8 @@ const SHOWN_ELEMENTS: usize = 6;
 /// Writes metadata, tensor table and memory plan of a file: for people, with long values cut short; or as one JSON
 /// document, complete.
 ///
-/// A file that rml can read but not run is shown too, with the reason.
+/// A file that rml can read but not run is shown too, with the reason. With each type stands the backend that would multiply
+/// it here if none is asked for by name, and whether it decodes the weights when they are loaded.
 ///
 /// # Errors
 /// As [`Gguf::open`]; [`Error::Io`] if `out` cannot be written.
@@ -35,6 +37,7 @@ pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
         files: file.n_files(),
         metadata: Entries(file.metadata()),
         tensors: file.tensors().iter().map(TensorRow::new).collect(),
+        kernels: kernels(&file)?,
         memory: MemoryPlan::new(&file, config.as_ref().ok()),
         notes: file.notes().iter().cloned().chain(obstacle).collect(),
     };
@@ -45,10 +48,11 @@ pub fn inspect(path: &Path, json: bool, out: &mut dyn Write) -> Result<()> {
 #[derive(Serialize)]
 struct Document<'a> {
     architecture: Option<&'a str>,
-    version: u32,
+    version: Option<u32>,
     files: usize,
     metadata: Entries<'a>,
     tensors: Vec<TensorRow<'a>>,
+    kernels: Vec<KernelRow>,
     memory: MemoryPlan,
     notes: Vec<String>,
 }
@@ -82,7 +86,46 @@ impl<'a> TensorRow<'a> {
     }
 }
 
+/// What multiplies a type on this machine.
+#[derive(Serialize)]
+struct KernelRow {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    backend: &'static str,
+    kernel: &'static str,
+    /// Bits a weight, in the file and as the kernel wants them.
+    bits: f64,
+    loaded_bits: f64,
+}
+
+/// The kernels of highest rank for the types in the file.
+fn kernels(file: &Gguf) -> Result<Vec<KernelRow>> {
+    let table = registry()?.table();
+    let here = |format: &Format| file.tensors().iter().any(|t| t.kind.format() == Some(*format));
+    let row = |format: Format| {
+        /// Whole blocks and whole panels of every kernel.
+        const SIDE: usize = 256;
+        let &(backend, kernel) = table.matmul(format).last()?;
+        let layout = kernel.layout(SIDE, SIDE).ok()?;
+        let bits = 8.0 * format.block_bytes() as f64 / format.block_len() as f64;
+        let loaded_bits = 8.0 * layout.panel_bytes as f64 / (layout.panel_rows * SIDE) as f64;
+        Some(KernelRow { kind: format.name(), backend, kernel: kernel.id(), bits, loaded_bits })
+    };
+    Ok(Format::ALL.into_iter().filter(here).filter_map(row).collect())
+}
+
 impl Document<'_> {
+    /// `, by avx512`, and what it makes of the weights.
+    fn multiplied(&self, share: &WeightShare) -> String {
+        match self.kernels.iter().find(|row| row.kind == share.kind) {
+            None => String::new(),
+            Some(KernelRow { backend, bits, loaded_bits, .. }) if loaded_bits > bits => {
+                format!(", multiplied by {backend}, decoded to {loaded_bits:.1} bits each when loaded")
+            }
+            Some(KernelRow { backend, .. }) => format!(", multiplied by {backend}"),
+        }
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> std::io::Result<()> {
         // Buffered here: the standard output flushes at each newline, and this has hundreds of thousands of small writes.
         let mut out = std::io::BufWriter::new(out);
@@ -95,7 +138,8 @@ impl Document<'_> {
         let mut out = std::io::BufWriter::new(out);
         let MemoryPlan { file_bytes, weight_bytes, weights, kv } = &self.memory;
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
-        writeln!(out, "{}: GGUF version {}, {}{files}", path.display(), self.version, size(*file_bytes))?;
+        let form = self.version.map_or("Hugging Face directory".to_owned(), |version| format!("GGUF version {version}"));
+        writeln!(out, "{}: {form}, {}{files}", path.display(), size(*file_bytes))?;
 
         writeln!(out, "\nMetadata ({})", self.metadata.0.len())?;
         let width = self.metadata.0.iter().map(|(key, _)| key.chars().count()).max().unwrap_or(0);
@@ -114,7 +158,7 @@ impl Document<'_> {
         writeln!(out, "  {:20}  {:>10}", "weights", size(*weight_bytes))?;
         for share in weights {
             let n = format!("  {} ({})", share.kind, share.tensors);
-            writeln!(out, "  {n:20}  {:>10}  {} weights", size(share.bytes), share.weights)?;
+            writeln!(out, "  {n:20}  {:>10}  {} weights{}", size(share.bytes), share.weights, self.multiplied(share))?;
         }
         if let Some(kv) = kv {
             for kind in KvType::ALL {

@@ -6,6 +6,7 @@ mod inspect;
 mod logits;
 mod new_file;
 mod perplexity;
+mod quantize;
 mod speculate;
 pub mod synth;
 mod target;
@@ -19,11 +20,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
-use crate::program::{Halt, Screen, exit_code, note};
+use crate::program::{Halt, Screen, exit_code, note, template_variables};
 use crate::text::{Encode, Now, RenderOptions};
 
 pub use inspect::inspect;
-pub use template::template;
+pub use template::{TemplateChoice, template};
 pub use tokenize::{detokenize, tokenize};
 
 /// Looks into models, and measures what runs them
@@ -42,6 +43,7 @@ struct Cli {
 enum Command {
     Backends(backends::Args),
     Bench(bench::Args),
+    Convert(quantize::ConvertArgs),
     /// Show a model file's metadata, tensors and memory plan, without loading it
     Inspect {
         /// Which model, as in rml-chat
@@ -49,6 +51,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Quantize(quantize::QuantizeArgs),
     Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
@@ -94,6 +97,12 @@ enum Command {
         /// Do not end with the start of the assistant's turn
         #[arg(long)]
         no_generation_prompt: bool,
+        /// Take the model's template of this name
+        #[arg(long)]
+        name: Option<String>,
+        /// Tell the template something, such as enable_thinking=false; the value is JSON. May be given several times
+        #[arg(long, value_name = "KEY=JSON")]
+        template_arg: Vec<String>,
     },
     Widen(widen::Args),
 }
@@ -130,20 +139,25 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Backends(args) => args.run(&mut out),
         Command::Bench(args) => args.run(&mut out),
+        Command::Convert(args) => args.run(&mut out),
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Quantize(args) => args.run(&mut out),
         Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {
             tokenize_text(&mut out, &model, text, file, Encode { add_special: !no_special, parse_special })
         }
         Command::Detokenize { model, tokens } => warned(&mut out, |out, json| detokenize(&target::file(&model)?, &tokens, json, out)),
-        Command::Template { source, messages, bos, eos, now, no_generation_prompt } => {
+        Command::Template { source, messages, bos, eos, now, no_generation_prompt, name, template_arg } => {
             let options = RenderOptions { add_generation_prompt: !no_generation_prompt, now: now.map_or(Now::Clock, Now::At) };
-            out.written(|out, json| {
-                let path = if source.ends_with(".jinja") { PathBuf::from(&source) } else { target::file(&source)? };
-                template(&path, &messages, bos.as_deref(), eos.as_deref(), &options, json, out)
+            template_variables(&template_arg).and_then(|variables| {
+                let choice = TemplateChoice { name, bos, eos, variables };
+                out.written(|out, json| {
+                    let path = if source.ends_with(".jinja") { PathBuf::from(&source) } else { target::file(&source)? };
+                    template(&path, &messages, &choice, &options, json, out)
+                })
             })
         }
         Command::Widen(args) => args.run(&mut out),

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use crate::fetch::Fetcher;
-use crate::program::{Halt, thread_count};
+use crate::model::quantize::FileType;
+use crate::program::{Halt, file_type, thread_count};
 use crate::{LoadOptions, Model};
 
 /// The file that a MODEL argument names, fetched if need be.
@@ -25,11 +26,20 @@ pub(super) struct Target {
     /// Read the model into memory rather than mapping the file
     #[arg(long)]
     no_mmap: bool,
+
+    /// Turn the weights into q8_0, q4_0, q4_k or another type of rml quantize while loading
+    #[arg(long, value_name = "TYPE", value_parser = file_type)]
+    quantize: Option<FileType>,
 }
 
 impl Target {
     pub(super) fn load(&self, model: &str) -> Result<Model, Halt> {
-        let options = LoadOptions { backend: self.backend.clone(), threads: self.threads.unwrap_or(0), no_mmap: self.no_mmap };
+        let options = LoadOptions {
+            backend: self.backend.clone(),
+            threads: self.threads.unwrap_or(0),
+            no_mmap: self.no_mmap,
+            quantize: self.quantize,
+        };
         Ok(Model::load(&file(model)?, &options)?)
     }
 }

@@ -121,9 +121,12 @@ impl<'a> Wide<'a> {
     }
 
     fn write(&self, path: &Path, out: &mut dyn Write) -> Result<()> {
-        self.writer.write_streamed(path, out, |i, out| match self.tensors[i] {
-            Source::Copy(tensor) => out.write_all(self.file.bytes(tensor)),
-            Source::Zeros(n_bytes) => zeros(n_bytes, out),
+        self.writer.write_streamed(path, out, |i, out| {
+            let written = match self.tensors[i] {
+                Source::Copy(tensor) => out.write_all(self.file.bytes(tensor)),
+                Source::Zeros(n_bytes) => zeros(n_bytes, out),
+            };
+            written.map_err(|source| Error::Io { path: path.to_owned(), action: "write", source })
         })
     }
 }

@@ -37,7 +37,13 @@ fn lies() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("unprintable start", b"\x1b[2J".to_vec(), r#"starts with "\x1b[2J""#),
         ("a web page", b"<!DOCTYPE html>".to_vec(), "a web page"),
         ("a pointer", b"version https://git-lfs.github.com/spec/v1".to_vec(), "git lfs pull"),
-        ("older than GGUF", b"tjgg\x03\0\0\0".to_vec(), "before GGUF"),
+        ("older than GGUF", b"tjgg\x03\0\0\0".to_vec(), "a model from before GGUF (GGJT); convert the original model again"),
+        ("much older than GGUF", b"lmgg\x01\0\0\0".to_vec(), "a model from before GGUF (GGML); convert"),
+        (
+            "safetensors",
+            [&24_u64.to_le_bytes()[..], br#"{"__metadata__":{"a":1}}"#, &[0; 64]].concat(),
+            "not a GGUF file but safetensors, which hold weights alone; give the directory",
+        ),
         ("version 0", header(0), "version 0"),
         ("version 1", header(1), "version 1, which is not read any more"),
         ("version 4", header(4), "version 4"),
@@ -153,7 +159,7 @@ fn the_truth_is_read() {
         ..Forged::default()
     };
     let file = read(&file.bytes()).unwrap();
-    assert_eq!(file.version(), 2);
+    assert_eq!(file.version(), Some(2));
     assert_eq!(file.metadata().strings("k").unwrap().unwrap().to_vec(), ["a", "ß"]);
     assert_eq!(file.bytes(file.tensor("t").unwrap()), (0..36).collect::<Vec<u8>>());
     assert_eq!(file.bytes(file.tensor("u").unwrap()), [64, 65, 66, 67]);
@@ -173,10 +179,10 @@ fn texts_that_are_not_utf8_are_read_and_noted() {
 
 #[test]
 fn a_type_that_cannot_be_multiplied_is_shown_and_named_when_used() {
-    let file = read(&with_tensor(tensor(b"blk.0.ffn_up.weight", &[32], 20, 0))).unwrap();
-    assert_eq!((file.tensors()[0].kind.to_string(), file.tensors()[0].bytes), ("iq4_nl".to_owned(), 18));
+    let file = read(&with_tensor(tensor(b"blk.0.ffn_up.weight", &[32], 31, 0))).unwrap();
+    assert_eq!((file.tensors()[0].kind.to_string(), file.tensors()[0].bytes), ("q4_0_4_4".to_owned(), 18));
     let error = file.format(&file.tensors()[0]).unwrap_err().to_string();
-    assert!(error.contains("tensor blk.0.ffn_up.weight is stored as iq4_nl") && error.contains("q4_k"), "{error}");
+    assert!(error.contains("tensor blk.0.ffn_up.weight is stored as q4_0_4_4") && error.contains("take the model in q4_0"), "{error}");
 
     let file = read(&with_tensor(tensor(b"t", &[7], 99, 0))).unwrap();
     assert_eq!((file.tensors()[0].kind.to_string(), file.bytes(&file.tensors()[0]).len()), ("type 99".to_owned(), 0));

@@ -60,6 +60,23 @@ fn a_file_that_cannot_be_run_is_shown_with_the_reason() {
     }
 }
 
+/// A format with a packing of its own keeps its size; one without is decoded to a byte a weight and a scale of 4 bytes for 32,
+/// unless the reference multiplies it in place.
+#[test]
+fn each_type_is_shown_with_what_multiplies_it() {
+    let q4_0 = Change::Tensor("output.weight", 2, &[32, 16]);
+    let mut document: serde_json::Value = serde_json::from_str(&inspected("kernels", &tiny(&[q4_0]), true)).unwrap();
+    assert_eq!((document["kernels"][1]["type"].take(), document["kernels"][1]["bits"].take()), (json!("q4_0"), json!(4.5)));
+    assert_eq!(document["kernels"][1]["loaded_bits"], 4.5);
+    let iq4_nl = || tiny(&[Change::Tensor("output.weight", 20, &[32, 16])]);
+    let document: serde_json::Value = serde_json::from_str(&inspected("decoded", &iq4_nl(), true)).unwrap();
+    let row = &document["kernels"][1];
+    let decoded = row["backend"] != "ref";
+    assert_eq!((&row["type"], &row["loaded_bits"]), (&json!("iq4_nl"), &json!(if decoded { 9.0 } else { 4.5 })));
+    let text = inspected("decoded-text", &iq4_nl(), false);
+    assert_eq!(text.contains("decoded to 9.0 bits each when loaded"), decoded, "{text}");
+}
+
 #[test]
 fn long_values_are_cut_short_and_none_reaches_the_terminal_raw() {
     let tokens = Value::Array(Array::Strings((0..16).map(|i| format!("\u{1b}[{i}m")).collect()));

@@ -105,7 +105,10 @@ fn the_writer_writes_what_the_python_package_writes() {
     assert!(bytes == EVERY_TYPE);
     // The same in small pieces.
     let mut bytes = Vec::new();
-    let fill = |i: usize, out: &mut dyn Write| file.bytes(&file.tensors()[i]).chunks(3).try_for_each(|piece| out.write_all(piece));
+    let fill = |i: usize, out: &mut dyn Write| {
+        file.bytes(&file.tensors()[i]).chunks(3).for_each(|piece| out.write_all(piece).unwrap());
+        Ok(())
+    };
     writer.write_streamed("test.gguf".as_ref(), &mut bytes, fill).unwrap();
     assert!(bytes == EVERY_TYPE);
 }
@@ -119,7 +122,10 @@ fn the_writer_refuses_what_cannot_be_read() {
     writer.tensor("t", TensorType(0), &[2]).unwrap();
     let error = writer.write("test.gguf".as_ref(), &mut Vec::new(), |_, _| Ok(())).unwrap_err().to_string();
     assert!(error.contains("tensor t has 8 bytes, got 0"), "{error}");
-    let too_many = |_: usize, out: &mut dyn Write| out.write_all(&[0; 9]);
+    let too_many = |_: usize, out: &mut dyn Write| {
+        out.write_all(&[0; 9]).unwrap();
+        Ok(())
+    };
     let error = writer.write_streamed("test.gguf".as_ref(), &mut Vec::new(), too_many).unwrap_err().to_string();
     assert!(error.contains("tensor t has 8 bytes, got 9"), "{error}");
 }

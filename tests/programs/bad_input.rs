@@ -18,7 +18,7 @@ fn what_is_no_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     failure(&mut chat_with(&path("missing.gguf")), 1, &["missing.gguf", "no such file or directory", ".gguf file"]);
-    failure(&mut chat_with(folder.path()), 1, &["holds no .gguf file"]);
+    failure(&mut chat_with(folder.path()), 1, &["holds neither a .gguf file nor config.json"]);
     fs::write(path("text.gguf"), "once upon a time, there was a file").expect("a file");
     failure(&mut chat_with(&path("text.gguf")), 1, &["text.gguf", "GGUF"]);
     fs::write(path("empty.gguf"), "").expect("a file");
@@ -43,13 +43,13 @@ fn a_model_that_cannot_be_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = changed_model(folder.path(), &[("general.architecture", Some(Value::String("mamba".into())))]);
     failure(&mut chat_with(&path), 1, &["architecture", "mamba", "llama"]);
-    // The number of a tensor's type follows its name, its number of dimensions and these; 20 is IQ4_NL.
+    // The number of a tensor's type follows its name, its number of dimensions and these; 31 is Q4_0_4_4.
     let mut bytes = fs::read(model()).expect("the tiny model");
     let name = b"blk.0.attn_q.weight";
     let at = bytes.windows(name.len()).position(|w| w == name).expect("a tensor") + name.len() + 4 + 2 * 8;
-    bytes[at..at + 4].copy_from_slice(&20u32.to_le_bytes());
+    bytes[at..at + 4].copy_from_slice(&31u32.to_le_bytes());
     fs::write(&path, bytes).expect("a file");
-    failure(&mut chat_with(&path), 1, &["blk.0.attn_q.weight", "iq4_nl"]);
+    failure(&mut chat_with(&path), 1, &["blk.0.attn_q.weight", "q4_0_4_4", "take the model in q4_0"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod bad_input;
 mod chat;
 mod draft;
 mod fetch;
+mod quantize;
 mod synth;
 #[cfg(unix)]
 mod terminal;

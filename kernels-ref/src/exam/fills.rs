@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 
+use crate::blocks::set_scales;
 use crate::format::Format;
 
 /// SplitMix64. Source: Steele, Lea and Flood 2014.
@@ -160,27 +161,12 @@ impl WeightFill {
         if self == WeightFill::Extreme {
             block.fill(random.pick(&[0xff, 0x00, 0x80, 0x7f, 0x0f, 0xf0]));
         }
-        for &at in scale_offsets(format) {
-            let scale = match self {
-                WeightFill::Scales => f16::from_bits(random.pick(&SPECIAL_SCALES)),
-                _ => f16::from_f32(random.gaussian() * 0.01),
-            };
-            block[at..at + 2].copy_from_slice(&scale.to_le_bytes());
-        }
+        set_scales(format, block, |_| match self {
+            WeightFill::Scales => f16::from_bits(random.pick(&SPECIAL_SCALES)),
+            _ => f16::from_f32(random.gaussian() * 0.01),
+        });
     }
 }
 
 /// Zeros, the least and the greatest subnormal, the greatest number, infinities, NaN, and an ordinary scale.
 const SPECIAL_SCALES: [u16; 9] = [0x0000, 0x8000, 0x0001, 0x83ff, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0x2e66];
-
-/// Where the f16 scales stand in a block.
-fn scale_offsets(format: Format) -> &'static [usize] {
-    match format {
-        Format::F32 | Format::F16 | Format::BF16 => &[],
-        Format::Q4_0 | Format::Q5_0 | Format::Q8_0 => &[0],
-        Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => &[0, 2],
-        Format::Q2_K => &[80, 82],
-        Format::Q3_K => &[108],
-        Format::Q6_K => &[208],
-    }
-}

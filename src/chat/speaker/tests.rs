@@ -16,7 +16,7 @@ fn speaker(ctx: usize, overflow: &str, file: Option<&Path>) -> ModelSpeaker {
         flags.extend(["--session", file.to_str().expect("UTF-8")]);
     }
     let flags = Flags::parse_from(flags);
-    ModelSpeaker::new(model, Draft::None, flags.sampler().expect("a sampler"), KvType::F16, None, &flags).expect("a speaker")
+    ModelSpeaker::new(model, Draft::None, flags.sampler().expect("a sampler"), KvType::F16, Format::default(), &flags).expect("a speaker")
 }
 
 fn said(speaker: &mut ModelSpeaker, transcript: &[Message]) -> Result<Reply> {
@@ -38,7 +38,7 @@ fn without(transcript: &[Message], dropped: usize) -> Vec<Message> {
 }
 
 fn prompt_len(speaker: &ModelSpeaker, transcript: &[Message]) -> usize {
-    speaker.prompt(&Window::new(transcript)).expect("a prompt").len()
+    speaker.prompt(&Window::new(transcript)).expect("a prompt").ids.len()
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_reply_that_fills_the_context_goes_on_after_a_shift() {
     // By hand: what is left of the conversation, the four tokens of the reply, and then whatever the model says.
     let cached = shifting.session.session().cached().to_vec();
     let left = without(&all, reply.dropped);
-    let mut prompt = large.prompt(&Window::new(&left)).expect("a prompt");
+    let mut prompt = large.prompt(&Window::new(&left)).expect("a prompt").ids;
     let n = prompt.len();
     prompt.extend_from_slice(&cached[n..n + 4]);
     let mut rest = Vec::new();

@@ -49,10 +49,14 @@ mod tests {
             bos: None,
             eos: None,
             eot: None,
+            ends: Vec::new(),
             unk: None,
             add_bos: false,
             add_eos: false,
             add_space_prefix: false,
+            phi3: false,
+            remove_extra_whitespaces: false,
+            charsmap: Vec::new(),
         }
     }
 

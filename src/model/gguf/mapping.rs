@@ -14,7 +14,7 @@ const ALIGNMENT: usize = 64;
 
 /// A file's bytes, which start at a multiple of 64.
 #[derive(Debug)]
-pub(super) enum Mapping {
+pub(in crate::model) enum Mapping {
     /// Pages of the file, read when touched.
     Mapped(Mmap),
     /// A copy: the file itself no longer matters.
@@ -28,7 +28,7 @@ pub(super) enum Mapping {
 
 impl Mapping {
     /// Maps a regular file, or reads it if `mmap` is false.
-    pub(super) fn open(path: &Path, mmap: bool) -> Result<Self> {
+    pub(in crate::model) fn open(path: &Path, mmap: bool) -> Result<Self> {
         let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
         // Before opening: to open a pipe may wait forever.
         let kind = std::fs::metadata(path).map_err(io("open"))?;
@@ -66,14 +66,21 @@ impl Mapping {
     }
 
     /// A copy of bytes that are in memory already.
-    pub(super) fn copy(bytes: &[u8]) -> std::io::Result<Self> {
+    pub(in crate::model) fn copy(bytes: &[u8]) -> std::io::Result<Self> {
         let (mut buffer, start) = padded(bytes.len())?;
         buffer[start..].copy_from_slice(bytes);
         Ok(Mapping::Held { buffer, start })
     }
 
+    /// Bytes of zero, to be written by `fill`.
+    pub(in crate::model) fn make(n_bytes: usize, fill: impl FnOnce(&mut [u8])) -> std::io::Result<Self> {
+        let (mut buffer, start) = padded(n_bytes)?;
+        fill(&mut buffer[start..]);
+        Ok(Mapping::Held { buffer, start })
+    }
+
     /// All bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(in crate::model) fn bytes(&self) -> &[u8] {
         match self {
             Mapping::Mapped(map) => map,
             Mapping::Held { buffer, start } => &buffer[*start..],
@@ -81,7 +88,7 @@ impl Mapping {
     }
 
     /// Lets the system take back the memory of a range that will not be needed soon. The bytes stay readable.
-    pub(super) fn release(&self, offset: usize, n_bytes: usize) {
+    pub(in crate::model) fn release(&self, offset: usize, n_bytes: usize) {
         #[cfg(unix)]
         if let Mapping::Mapped(map) = self
             && n_bytes > 0

@@ -6,15 +6,17 @@
 //! Source: `docs/gguf.md` in the repository of ggml, and where it is silent, `gguf.cpp` there.
 
 mod cursor;
-mod mapping;
+pub(super) mod mapping;
 mod metadata;
 mod parse;
+pub(super) mod shard;
 mod shards;
 mod strings;
 mod types;
 mod value;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +24,7 @@ use rml_kernels_ref::format::Format;
 
 use mapping::Mapping;
 use parse::Contents;
+use shard::Shard;
 use shards::Part;
 
 pub use metadata::Metadata;
@@ -32,10 +35,11 @@ pub use write::Writer;
 
 use crate::{Error, Result};
 
-/// An open model: one file, or all files of a split set as if they were one.
+/// An open model: one file, or all files of a split set or of a Hugging Face directory as if they were one.
 #[derive(Debug)]
 pub struct Gguf {
-    version: u32,
+    path: PathBuf,
+    version: Option<u32>,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     /// Tensors by name.
@@ -44,10 +48,15 @@ pub struct Gguf {
     notes: Vec<String>,
 }
 
+/// A model that was read from another form than GGUF.
 #[derive(Debug)]
-struct Shard {
-    path: PathBuf,
-    mapping: Mapping,
+pub(super) struct Parts {
+    pub(super) path: PathBuf,
+    pub(super) metadata: Vec<(String, Value)>,
+    /// Each within its shard.
+    pub(super) tensors: Vec<TensorInfo>,
+    pub(super) shards: Vec<Shard>,
+    pub(super) notes: Vec<String>,
 }
 
 /// One tensor.
@@ -59,11 +68,12 @@ pub struct TensorInfo {
     pub kind: TensorType,
     /// Sizes, the fastest first: a matrix of `n` outputs and `k` inputs is `[k, n]`. One to four, none of them 0.
     pub shape: Vec<usize>,
-    /// Where it starts in its file, in bytes.
+    /// Where it starts in its file, or in what was computed from one, in bytes.
     pub offset: usize,
     /// Its size in bytes; 0 if rml does not know the type.
     pub bytes: usize,
-    /// Which file of a split set it stands in, from 0.
+    /// Which file of a split set it stands in, from 0. In a Hugging Face directory, tensors that had to be computed come
+    /// behind the files.
     pub shard: usize,
 }
 
@@ -89,10 +99,12 @@ impl Default for OpenOptions {
 }
 
 impl Gguf {
-    /// Opens a file, mapped, with the other parts if it is part of a split set.
+    /// Opens a file, mapped, with the other parts if it is part of a split set; or a Hugging Face directory, presented with
+    /// the keys and names of GGUF.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Malformed`] if it is no GGUF, damaged or incomplete, or a part is missing.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Malformed`] if it is no GGUF, damaged or incomplete, or a part is missing;
+    /// [`Error::Unsupported`] for a directory whose model needs what rml does not have.
     pub fn open(path: &Path) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -102,6 +114,9 @@ impl Gguf {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
+        if path.is_dir() {
+            return Ok(Self::from_parts(super::hf::read(path, options)?));
+        }
         let file = Self::from_mapping(path, Mapping::open(path, options.mmap)?, 0)?;
         match Part::of(&file.metadata)? {
             None => Ok(file),
@@ -128,9 +143,15 @@ impl Gguf {
     fn from_mapping(path: &Path, mapping: Mapping, shard: usize) -> Result<Self> {
         let Contents { version, metadata, tensors, notes } =
             parse::parse(mapping.bytes(), shard).map_err(|reason| Error::Malformed { path: path.to_owned(), reason })?;
+        let shards = vec![Shard::file(path, mapping)];
+        let parts = Parts { path: path.to_owned(), metadata, tensors, shards, notes };
+        Ok(Gguf { version: Some(version), ..Self::from_parts(parts) })
+    }
+
+    fn from_parts(parts: Parts) -> Self {
+        let Parts { path, metadata, tensors, shards, notes } = parts;
         let index = tensors.iter().enumerate().map(|(i, tensor)| (tensor.name.clone(), i)).collect();
-        let metadata = Metadata::new(path, metadata);
-        Ok(Gguf { version, metadata, tensors, index, shards: vec![Shard { path: path.to_owned(), mapping }], notes })
+        Gguf { version: None, metadata: Metadata::new(&path, metadata), path, tensors, index, shards, notes }
     }
 
     /// All parts of the set that `given` belongs to, as one.
@@ -184,24 +205,29 @@ impl Gguf {
         }
     }
 
-    /// The file, or the first of a split set.
+    /// The file, or the first of a split set, or the directory.
     pub fn path(&self) -> &Path {
-        &self.shards[0].path
+        &self.path
     }
 
-    /// Version of the format.
-    pub fn version(&self) -> u32 {
+    /// The file, or all files of a split set or a directory.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.shards.iter().map(Shard::path)
+    }
+
+    /// Version of the format; none for a Hugging Face directory.
+    pub fn version(&self) -> Option<u32> {
         self.version
     }
 
-    /// Size of the file, or of all files of a split set, in bytes.
+    /// Size of the file, or of all files that hold weights, in bytes.
     pub fn file_bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.mapping.bytes().len()).sum()
+        self.shards.iter().filter_map(Shard::file_bytes).map(<[u8]>::len).sum()
     }
 
-    /// Number of files.
+    /// Number of files that hold weights.
     pub fn n_files(&self) -> usize {
-        self.shards.len()
+        self.shards.iter().filter_map(Shard::file_bytes).count()
     }
 
     /// Keys and values; those of the first file, if there are several.
@@ -219,34 +245,58 @@ impl Gguf {
         self.index.get(name).map(|&i| &self.tensors[i])
     }
 
-    /// The format of a tensor, if rml can multiply it.
+    /// The format of a tensor, if rml reads it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] naming tensor and type.
     pub fn format(&self, tensor: &TensorInfo) -> Result<Format> {
         tensor.kind.format().ok_or_else(|| Error::Unsupported {
-            path: self.shards[tensor.shard].path.clone(),
-            reason: format!(
-                "tensor {} is stored as {}, which rml cannot multiply; it reads {}, so take the model in one of these",
-                tensor.name,
-                tensor.kind,
-                Format::ALL.map(Format::name).join(", ")
-            ),
+            path: self.shards[tensor.shard].path().to_owned(),
+            reason: format!("tensor {} is stored as {}, {}", tensor.name, tensor.kind, tensor.kind.obstacle()),
         })
     }
 
     /// The bytes of a tensor of this model: whole rows of `shape[0]` weights. They start at a multiple of the file's
-    /// alignment, usually 32. Empty if the type is unknown.
+    /// alignment, usually 32, in a directory 8. Empty if the type is unknown.
+    ///
+    /// # Panics
+    /// If the tensor is of another model; or if it has to be computed, [`compute`](Self::compute) was not called, and memory is
+    /// short.
+    pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
+        let bytes = self.shards[tensor.shard].bytes(&self.shards).expect("memory for a tensor");
+        &bytes[tensor.offset..][..tensor.bytes]
+    }
+
+    /// As [`bytes`](Self::bytes), for who reads a tensor once: what has to be computed is not kept.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if memory is short.
     ///
     /// # Panics
     /// If the tensor is of another model.
-    pub fn bytes(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.shards[tensor.shard].mapping.bytes()[tensor.offset..][..tensor.bytes]
+    pub fn bytes_once(&self, tensor: &TensorInfo) -> Result<Cow<'_, [u8]>> {
+        Ok(match self.shards[tensor.shard].bytes_once(&self.shards)? {
+            Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[tensor.offset..][..tensor.bytes]),
+            Cow::Owned(mut bytes) => {
+                bytes.drain(..tensor.offset);
+                bytes.truncate(tensor.bytes);
+                Cow::Owned(bytes)
+            }
+        })
+    }
+
+    /// Computes the tensors of a Hugging Face directory that do not stand in its files as GGUF has them, which otherwise
+    /// happens when each is first asked for. A GGUF file has none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if memory is short.
+    pub fn compute(&self) -> Result<()> {
+        self.shards.iter().try_for_each(|shard| shard.bytes(&self.shards).map(drop))
     }
 
     /// Tells the system that a tensor's bytes will not be needed soon. They stay readable.
     pub fn release(&self, tensor: &TensorInfo) {
-        self.shards[tensor.shard].mapping.release(tensor.offset, tensor.bytes);
+        self.shards[tensor.shard].release(tensor.offset, tensor.bytes);
     }
 
     /// What is wrong with the file without being an error, such as texts that are not valid UTF-8.

@@ -49,15 +49,20 @@ pub(super) fn parse(bytes: &[u8], shard: usize) -> Read<Contents> {
 /// Files that are often taken for models: how they start, what they are, and the remedy.
 const OTHER_FILES: &[(&[u8], &str)] = &[
     (b"version https://git-lfs", "a Git LFS pointer in place of the model; run `git lfs pull`"),
-    (b"lmgg", "a model from before GGUF; convert the original model again"),
-    (b"fmgg", "a model from before GGUF; convert the original model again"),
-    (b"tjgg", "a model from before GGUF; convert the original model again"),
+    (b"lmgg", "a model from before GGUF (GGML); convert the original model again"),
+    (b"fmgg", "a model from before GGUF (GGMF); convert the original model again"),
+    (b"tjgg", "a model from before GGUF (GGJT); convert the original model again"),
+    (b"algg", "an adapter from before GGUF (GGLA); convert the original again"),
     (b"PK\x03\x04", "a ZIP archive, perhaps PyTorch weights; convert it to GGUF"),
     (b"<", "a web page or XML, so the download went wrong; fetch the file itself"),
 ];
 
 fn version(c: &mut Cursor<'_>, bytes: &[u8]) -> Read<u32> {
     if !bytes.starts_with(MAGIC) {
+        // First, as their length may look like the start of another file.
+        if is_safetensors(bytes) {
+            return Err("not a GGUF file but safetensors, which hold weights alone; give the directory that it stands in".into());
+        }
         if let Some((_, what)) = OTHER_FILES.iter().find(|(start, _)| bytes.starts_with(start)) {
             return Err(format!("not a GGUF file but {what}"));
         }
@@ -74,6 +79,12 @@ fn version(c: &mut Cursor<'_>, bytes: &[u8]) -> Read<u32> {
         )),
         v => Err(format!("GGUF version {v} at 4, but versions 2 and 3 are read; the file is newer than this program, or damaged")),
     }
+}
+
+/// Safetensors start with the length of a JSON object, which follows.
+fn is_safetensors(bytes: &[u8]) -> bool {
+    let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length));
+    length.is_some_and(|n| (2..bytes.len() as u64).contains(&n)) && bytes[8..].starts_with(b"{\"")
 }
 
 fn entries(c: &mut Cursor<'_>, n: usize, notes: &mut Vec<String>) -> Read<Vec<(String, Value)>> {

@@ -4,35 +4,40 @@ use std::fmt;
 
 use rml_kernels_ref::format::Format;
 
-/// Types beyond [`Format`]: number, name, weights a block, bytes a block. Source: `ggml.h` and `ggml-common.h` of ggml.
-const OTHERS: &[(u32, &str, usize, usize)] = &[
-    (9, "q8_1", 32, 36),
-    (15, "q8_k", 256, 292),
-    (16, "iq2_xxs", 256, 66),
-    (17, "iq2_xs", 256, 74),
-    (18, "iq3_xxs", 256, 98),
-    (19, "iq1_s", 256, 50),
-    (20, "iq4_nl", 32, 18),
-    (21, "iq3_s", 256, 110),
-    (22, "iq2_s", 256, 82),
-    (23, "iq4_xs", 256, 136),
-    (24, "i8", 1, 1),
-    (25, "i16", 1, 2),
-    (26, "i32", 1, 4),
-    (27, "i64", 1, 8),
-    (28, "f64", 1, 8),
-    (29, "iq1_m", 256, 56),
-    (31, "q4_0_4_4", 32, 18),
-    (32, "q4_0_4_8", 32, 18),
-    (33, "q4_0_8_8", 32, 18),
-    (34, "tq1_0", 256, 54),
-    (35, "tq2_0", 256, 66),
-    (36, "iq4_nl_4_4", 32, 18),
-    (37, "iq4_nl_4_8", 32, 18),
-    (38, "iq4_nl_8_8", 32, 18),
-    (39, "mxfp4", 32, 17),
-    (40, "nvfp4", 64, 36),
-    (41, "q1_0", 128, 18),
+/// Why rml does not read a type, and the remedy.
+#[derive(Clone, Copy, Debug)]
+enum Reason {
+    /// llama.cpp's for activations while it computes.
+    Activations,
+    /// Whole numbers or doubles, which stand for something else than weights.
+    NoWeights,
+    /// Once written by llama.cpp, read by nothing today.
+    Dropped,
+    /// A format that may come.
+    Missing,
+}
+
+/// Types beyond [`Format`]: number, name, weights a block, bytes a block. Source: `ggml.h` and `ggml-common.h` of ggml, and
+/// their history for the dropped ones.
+const OTHERS: &[(u32, &str, usize, usize, Reason)] = &[
+    (4, "q4_2", 16, 10, Reason::Dropped),
+    (5, "q4_3", 16, 12, Reason::Dropped),
+    (9, "q8_1", 32, 36, Reason::Activations),
+    (15, "q8_k", 256, 292, Reason::Activations),
+    (24, "i8", 1, 1, Reason::NoWeights),
+    (25, "i16", 1, 2, Reason::NoWeights),
+    (26, "i32", 1, 4, Reason::NoWeights),
+    (27, "i64", 1, 8, Reason::NoWeights),
+    (28, "f64", 1, 8, Reason::NoWeights),
+    (31, "q4_0_4_4", 32, 18, Reason::Dropped),
+    (32, "q4_0_4_8", 32, 18, Reason::Dropped),
+    (33, "q4_0_8_8", 32, 18, Reason::Dropped),
+    (36, "iq4_nl_4_4", 32, 18, Reason::Dropped),
+    (37, "iq4_nl_4_8", 32, 18, Reason::Dropped),
+    (38, "iq4_nl_8_8", 32, 18, Reason::Dropped),
+    (40, "nvfp4", 64, 36, Reason::Missing),
+    (41, "q1_0", 128, 18, Reason::Missing),
+    (42, "q2_0", 64, 18, Reason::Missing),
 ];
 
 /// A tensor's type, as the number that stands in the file.
@@ -55,7 +60,22 @@ impl TensorType {
         self.format().map(|f| (f.block_len(), f.block_bytes())).or_else(|| self.other().map(|row| (row.2, row.3)))
     }
 
-    fn other(self) -> Option<&'static (u32, &'static str, usize, usize)> {
+    /// Why rml does not read the type, and the remedy: the end of a sentence that begins with a tensor and its type.
+    pub(super) fn obstacle(self) -> String {
+        let missing =
+            || format!("which rml does not read; it reads {}, so take the model in one of these", Format::ALL.map(Format::name).join(", "));
+        match self.other().map(|row| row.4) {
+            Some(Reason::Activations) => "a type for activations, which is no type of weights; convert the original model again".into(),
+            Some(Reason::NoWeights) => "a type that is not one of weights; convert the original model again".into(),
+            Some(Reason::Dropped) => {
+                let plain = if self.0 >= 36 { "iq4_nl" } else { "q4_0" };
+                format!("a type that llama.cpp has dropped; take the model in {plain}, or convert the original again")
+            }
+            Some(Reason::Missing) | None => missing(),
+        }
+    }
+
+    fn other(self) -> Option<&'static (u32, &'static str, usize, usize, Reason)> {
         OTHERS.iter().find(|row| row.0 == self.0)
     }
 }
@@ -87,6 +107,22 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), known.len());
+    }
+
+    #[test]
+    fn each_obstacle_has_its_remedy() {
+        for (number, said) in [
+            (4, "dropped; take the model in q4_0"),
+            (31, "dropped; take the model in q4_0"),
+            (38, "dropped; take the model in iq4_nl"),
+            (9, "for activations"),
+            (15, "for activations"),
+            (26, "not one of weights"),
+            (40, "does not read; it reads f32, "),
+            (99, "does not read; it reads f32, "),
+        ] {
+            assert!(TensorType(number).obstacle().contains(said), "{number}: {}", TensorType(number).obstacle());
+        }
     }
 
     #[test]

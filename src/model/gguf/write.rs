@@ -94,18 +94,18 @@ impl Writer {
     /// As [`write`](Self::write), for tensors that are too large to be held: `fill` writes the bytes of each as they come.
     ///
     /// # Errors
-    /// As [`write`](Self::write); what `fill` returns is taken for an error of writing.
+    /// As [`write`](Self::write).
     pub fn write_streamed(
         &self,
         path: &Path,
         out: &mut dyn Write,
-        mut fill: impl FnMut(usize, &mut dyn Write) -> io::Result<()>,
+        mut fill: impl FnMut(usize, &mut dyn Write) -> Result<()>,
     ) -> Result<()> {
         let io = |source| Error::Io { path: path.to_owned(), action: "write", source };
         out.write_all(&self.header()).map_err(io)?;
         for (i, tensor) in self.tensors.iter().enumerate() {
             let mut counted = Counted { out: &mut *out, n_bytes: 0 };
-            fill(i, &mut counted).map_err(io)?;
+            fill(i, &mut counted)?;
             let n_bytes = counted.n_bytes;
             tensor.check(n_bytes)?;
             out.write_all(&[0; DEFAULT_ALIGNMENT as usize][..aligned(n_bytes) - n_bytes]).map_err(io)?;

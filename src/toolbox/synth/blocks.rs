@@ -3,6 +3,7 @@
 //! Weights have a mean near 0 and the standard deviation that is asked for, so that activations neither vanish nor explode.
 
 use half::{bf16, f16};
+use rml_kernels_ref::blocks;
 use rml_kernels_ref::dequantize::dequantize_row;
 use rml_kernels_ref::exam::fills::Random;
 use rml_kernels_ref::format::Format;
@@ -54,11 +55,20 @@ impl Blocks {
                     // Of either sign, as in real files: whole numbers such as -8 to 7 are not centred, their scales are.
                     let bits = random.bits();
                     let size = 0.75 + (bits >> 40) as f32 / (1 << 25) as f32;
-                    set_scales(self.format, block, scale * if bits & 1 == 0 { size } else { -size });
+                    let d = scale * if bits & 1 == 0 { size } else { -size };
+                    let d = if self.format == Format::MXFP4 { power_of_two(d, bits) } else { d };
+                    set_scales(self.format, block, d);
                 }
             }
         }
     }
+}
+
+/// One of the two powers of two next to a scale, by chance so that the mean of their squares is the scale's.
+fn power_of_two(d: f32, bits: u64) -> f32 {
+    let below = d.abs().log2().floor().exp2();
+    let share = ((d / below).powi(2) - 1.0) / 3.0;
+    if ((bits >> 8 & 0xffff) as f32) < share * 65536.0 { 2.0 * below } else { below }
 }
 
 /// Makes a block of random bytes one of scale `d`, with minima that centre its weights on 0.
@@ -93,6 +103,7 @@ fn set_scales(format: Format, block: &mut [u8], d: f32) {
         }
         Format::Q6_K => put(208, d),
         Format::F32 | Format::F16 | Format::BF16 => unreachable!("{format} has no blocks"),
+        _ => blocks::set_scales(format, block, |_| f16::from_f32(d)),
     }
 }
 

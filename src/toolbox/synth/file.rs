@@ -10,6 +10,7 @@ use super::blocks::Blocks;
 use super::shapes::{MatrixShape, Shape};
 use super::vocabulary::{LEAST, set_vocabulary};
 use crate::model::gguf::{TensorType, Value, Writer};
+use crate::model::quantize::fallback;
 use crate::{Error, Result};
 
 /// Bytes that are made before they are written.
@@ -102,17 +103,18 @@ impl Synthetic {
         let mut random = Random::new(seed);
         let blocks = Format::ALL.map(Blocks::new);
         let mut piece = Vec::new();
+        let io = |source| Error::Io { path: path.to_owned(), action: "write", source };
         self.writer.write_streamed(path, out, |i, out| {
             let tensor = self.tensors[i];
             match tensor.deviation {
-                None => ones(tensor.n_bytes, out),
+                None => ones(tensor.n_bytes, out).map_err(io),
                 Some(deviation) => {
                     let whole = PIECE / tensor.format.block_bytes() * tensor.format.block_bytes();
                     let mut left = tensor.n_bytes;
                     while left > 0 {
                         piece.resize(left.min(whole), 0);
                         blocks[tensor.format as usize].fill(deviation, &mut piece, &mut random);
-                        out.write_all(&piece)?;
+                        out.write_all(&piece).map_err(io)?;
                         left -= piece.len();
                     }
                     Ok(())
@@ -160,7 +162,7 @@ impl Synthetic {
 
     /// The format that rows of `k` weights get where `asked` is wanted.
     fn stored(&mut self, asked: Format, k: usize) -> Format {
-        let written = stored_format(asked, k);
+        let written = fallback(asked, k);
         if written != asked {
             match self.replaced.iter_mut().find(|r| r.k == k) {
                 Some(replaced) => replaced.n_matrices += 1,
@@ -171,27 +173,12 @@ impl Synthetic {
     }
 }
 
-/// What llama.cpp's quantizer falls back to where rows are no multiple of 256. It gives IQ4_NL for Q2_K and Q3_K, which rml
-/// does not read; Q4_0 has its size.
-fn stored_format(asked: Format, k: usize) -> Format {
-    if k.is_multiple_of(asked.block_len()) {
-        return asked;
-    }
-    match asked {
-        Format::Q2_K | Format::Q3_K => Format::Q4_0,
-        Format::Q4_K => Format::Q5_0,
-        Format::Q5_K => Format::Q5_1,
-        Format::Q6_K => Format::Q8_0,
-        _ => asked,
-    }
-}
-
 /// The format of the head of a file whose layers are in `format`.
 fn head_format(format: Format, k: usize) -> Format {
     match format {
         _ if format.is_float() => format,
         Format::Q8_0 => Format::Q8_0,
-        _ => stored_format(Format::Q6_K, k),
+        _ => fallback(Format::Q6_K, k),
     }
 }
 

@@ -24,7 +24,8 @@ use crate::{Error, Result};
 ///
 /// The matrices of the layers are in the format given. As llama.cpp's quantizer does it, the head (or an embedding that serves
 /// as head) of a quantized file is in Q6_K, in Q8_0 where rows are no multiple of 256 or the file is Q8_0; where rows of a layer
-/// are no multiple of 256, Q4_K becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, and Q2_K and Q3_K Q4_0. Norms are ones in F32.
+/// are no multiple of 256, Q4_K becomes Q5_0, Q5_K Q5_1, Q6_K Q8_0, Q2_K, Q3_K and the
+/// ternary formats Q4_0, and those of IQ1 to IQ4 IQ4_NL. Norms are ones in F32.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// tiny, smollm2-135m, llama-1b or llama-8b

@@ -36,17 +36,25 @@ pub(crate) trait Codec: 'static {
     const FORMAT: Format;
     /// See [`Sum`].
     const SUM: Sum;
-    /// Bytes of a unit: what the 16 rows' blocks take in the file.
+    /// Bytes of a unit: what the 16 rows' blocks take in the file, unless they are decoded.
     const UNIT_BYTES: usize = ROWS * Self::FORMAT.block_bytes();
     /// Blocks of 32 columns in a unit.
     const UNIT: usize = Self::FORMAT.block_len() / BLOCK;
     /// Scales of 32 columns.
     type Head: Head;
 
+    /// Bytes of a panel with rows of `k` weights; `None` if these are no whole blocks or too many.
+    fn panel_bytes(k: usize) -> Option<usize> {
+        if !k.is_multiple_of(Self::FORMAT.block_len()) {
+            return None;
+        }
+        (k / Self::FORMAT.block_len()).checked_mul(Self::UNIT_BYTES)
+    }
+
     /// The groups of 4 columns that pair `p` yields.
     fn groups(p: usize) -> [usize; 2];
 
-    /// Packs one block of each row into a unit.
+    /// Packs one block of each row into all of a unit.
     ///
     /// # Safety
     /// The CPU has the features.

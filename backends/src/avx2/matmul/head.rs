@@ -104,6 +104,37 @@ impl<const OFFSET_BITS: i32> Head for Grouped<OFFSET_BITS> {
     }
 }
 
+/// A whole scale for 16 columns and one scale of scales; quants are signed bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct SignedGroups {
+    d: [__m256; 2],
+    /// As in [`Grouped`].
+    twice: [[__m256i; 2]; 2],
+}
+
+impl SignedGroups {
+    /// From the scale of scales and the whole scales of the first and the last 16 columns.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    pub(super) fn new(d: [__m256; 2], scales: [&[i8; ROWS]; 2]) -> Self {
+        SignedGroups { d, twice: [twice(scales[0]), twice(scales[1])] }
+    }
+}
+
+impl Head for SignedGroups {
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {
+        self.twice[columns][half]
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn finish(&self, half: usize, acc: __m256, sum: __m256i, x: &TokenBlock) -> __m256 {
+        _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc)
+    }
+}
+
 /// A whole scale and a whole minimum for 16 columns, and a scale of each.
 #[derive(Clone, Copy)]
 pub(crate) struct GroupedMin {

@@ -6,6 +6,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod codec;
+pub(crate) mod decoded;
 pub(crate) mod float;
 mod head;
 pub(crate) mod q3_k;
@@ -22,7 +23,10 @@ pub(crate) mod stored;
 mod tile;
 pub(crate) mod tokens;
 
+use rml_kernels_ref::format::Format;
+
 use crate::matmul::MatmulKernel;
+use decoded::{Decoded, Units};
 
 /// Every product of this backend.
 pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
@@ -39,4 +43,26 @@ pub(super) static KERNELS: &[&dyn MatmulKernel] = &[
     &quantized::Quantized::<q4_k::Q4K>::new("avx2:q4_k·q8:16x4"),
     &quantized::Quantized::<q4_k::Q5K>::new("avx2:q5_k·q8:16x4"),
     &quantized::Quantized::<q6_k::Q6K>::new("avx2:q6_k·q8:16x4"),
+    &scaled::<8>("avx2:iq1_s·q8:16x4", Format::IQ1_S),
+    &grouped("avx2:iq1_m·q8:16x4", Format::IQ1_M),
+    &scaled::<8>("avx2:iq2_xxs·q8:16x4", Format::IQ2_XXS),
+    &grouped("avx2:iq2_xs·q8:16x4", Format::IQ2_XS),
+    &grouped("avx2:iq2_s·q8:16x4", Format::IQ2_S),
+    &scaled::<8>("avx2:iq3_xxs·q8:16x4", Format::IQ3_XXS),
+    &scaled::<8>("avx2:iq3_s·q8:16x4", Format::IQ3_S),
+    &scaled::<1>("avx2:iq4_nl·q8:16x4", Format::IQ4_NL),
+    &scaled::<8>("avx2:iq4_xs·q8:16x4", Format::IQ4_XS),
+    &scaled::<8>("avx2:tq1_0·q8:16x4", Format::TQ1_0),
+    &scaled::<8>("avx2:tq2_0·q8:16x4", Format::TQ2_0),
+    &scaled::<1>("avx2:mxfp4·q8:16x4", Format::MXFP4),
 ];
+
+/// A format that is decoded to `N` blocks with a scale each.
+const fn scaled<const N: usize>(id: &'static str, format: Format) -> Decoded<quantized::Quantized<decoded::Scaled<N>>> {
+    Decoded::new(id, format, Units::Scaled(N), quantized::Quantized::new(id))
+}
+
+/// A format that is decoded to blocks with a whole scale for 16 columns.
+const fn grouped(id: &'static str, format: Format) -> Decoded<quantized::Quantized<decoded::Grouped>> {
+    Decoded::new(id, format, Units::Grouped, quantized::Quantized::new(id))
+}

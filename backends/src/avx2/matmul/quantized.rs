@@ -69,7 +69,7 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
         let ActivationData::Q8(q8) = x.data else { panic!("{} takes activations in q8", self.id) };
         let (m, k, cols) = (x.m, x.k, out.cols());
-        let panel_bytes = ROWS * C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
+        let panel_bytes = C::panel_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
         for row in cols.step_by(ROWS) {
@@ -87,9 +87,9 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 }
 
-/// How rows of `k` weights are packed: panels of 16 that take what the rows do.
+/// How rows of `k` weights are packed: panels of 16.
 pub(crate) fn layout<C: Codec>(k: usize) -> Result<PackedLayout, Refusal> {
-    match C::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
+    match C::panel_bytes(k) {
         Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
         None => Err(Refusal::new(format!("{k} columns are not whole blocks of {}", C::FORMAT.block_len()))),
     }
@@ -100,7 +100,7 @@ pub(crate) fn layout<C: Codec>(k: usize) -> Result<PackedLayout, Refusal> {
 pub(crate) fn pack_panel<C: Codec>(src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
     const ZEROS: [u8; 256] = [0; 256]; // scale 0 in every format
     let row_bytes = C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
-    assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && dst.len() == ROWS * row_bytes, "a panel of {n_rows} rows");
+    assert!(n_rows <= ROWS && src.len() == n_rows * row_bytes && Some(dst.len()) == C::panel_bytes(k), "a panel of {n_rows} rows");
     let block_bytes = C::FORMAT.block_bytes();
     for (i, unit) in dst.chunks_exact_mut(C::UNIT_BYTES).enumerate() {
         let mut rows = [&ZEROS[..block_bytes]; ROWS];

@@ -64,7 +64,7 @@ unsafe fn add_block<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
     unsafe {
         let sum = match C::SUM {
             Sum::Pairs(n_pairs) => sum_pairs::<C, N>(unit, b, head, x, n_pairs),
-            Sum::Signed => sum_signed::<C, N>(unit, b, x),
+            Sum::Signed => sum_signed::<C, N>(unit, b, head, x),
         };
         for t in 0..N {
             let token = x.block(t);
@@ -126,14 +126,14 @@ unsafe fn sum_pairs<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
     sum
 }
 
-/// Sums of products with signed quants: magnitudes are multiplied with activations that take over the sign.
+/// Sums of products with signed quants, widened as the head says: magnitudes are multiplied with activations that take over the
+/// sign.
 ///
 /// # Safety
 /// As for [`tile`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, x: Tokens) -> [[__m256i; 2]; N] {
-    let ones = _mm256_set1_epi16(1);
+unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &C::Head, x: Tokens) -> [[__m256i; 2]; N] {
     let mut sum = [[_mm256_setzero_si256(); 2]; N];
     for_each_pair!(P {
         // SAFETY: the caller's.
@@ -146,7 +146,8 @@ unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, x: Tok
                 for half in 0..2 {
                     // At most 2 * 128 * 127, which 16 bits hold.
                     let product = _mm256_maddubs_epi16(size[half], _mm256_sign_epi8(a, w[half][g]));
-                    let wide = _mm256_madd_epi16(product, ones);
+                    // SAFETY: the caller's; the pairs lie in the half `P / 2` of the columns where the widener asks for it.
+                    let wide = _mm256_madd_epi16(product, unsafe { head.widener(half, P / 2) });
                     sum[t][half] = in_order(if P == 0 && g == 0 { wide } else { _mm256_add_epi32(sum[t][half], wide) });
                 }
             }

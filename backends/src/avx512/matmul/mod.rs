@@ -14,6 +14,9 @@ mod stage;
 mod staged;
 mod tile;
 
+use rml_kernels_ref::format::Format;
+
+use crate::avx2::matmul::decoded::{self, Decoded, Units};
 use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
 use crate::matmul::MatmulKernel;
 
@@ -36,4 +39,26 @@ pub(super) static VNNI: &[&dyn MatmulKernel] = &[
     &quantized::Quantized::<q4_k::Q4K>::new("avx512:q4_k·q8:16x8"),
     &quantized::Quantized::<q4_k::Q5K>::new("avx512:q5_k·q8:16x8"),
     &quantized::Quantized::<q6_k::Q6K>::new("avx512:q6_k·q8:16x8"),
+    &scaled::<8>("avx512:iq1_s·q8:16x8", Format::IQ1_S),
+    &grouped("avx512:iq1_m·q8:16x8", Format::IQ1_M),
+    &scaled::<8>("avx512:iq2_xxs·q8:16x8", Format::IQ2_XXS),
+    &grouped("avx512:iq2_xs·q8:16x8", Format::IQ2_XS),
+    &grouped("avx512:iq2_s·q8:16x8", Format::IQ2_S),
+    &scaled::<8>("avx512:iq3_xxs·q8:16x8", Format::IQ3_XXS),
+    &scaled::<8>("avx512:iq3_s·q8:16x8", Format::IQ3_S),
+    &scaled::<1>("avx512:iq4_nl·q8:16x8", Format::IQ4_NL),
+    &scaled::<8>("avx512:iq4_xs·q8:16x8", Format::IQ4_XS),
+    &scaled::<8>("avx512:tq1_0·q8:16x8", Format::TQ1_0),
+    &scaled::<8>("avx512:tq2_0·q8:16x8", Format::TQ2_0),
+    &scaled::<1>("avx512:mxfp4·q8:16x8", Format::MXFP4),
 ];
+
+/// A format that is decoded to `N` blocks with a scale each.
+const fn scaled<const N: usize>(id: &'static str, format: Format) -> Decoded<quantized::Quantized<decoded::Scaled<N>>> {
+    Decoded::new(id, format, Units::Scaled(N), quantized::Quantized::new(id))
+}
+
+/// A format that is decoded to blocks with a whole scale for 16 columns.
+const fn grouped(id: &'static str, format: Format) -> Decoded<quantized::Quantized<decoded::Grouped>> {
+    Decoded::new(id, format, Units::Grouped, quantized::Quantized::new(id))
+}

@@ -79,7 +79,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
         let ActivationData::Q8(q8) = x.data else { panic!("{} takes activations in q8", self.id) };
         let (m, k, cols) = (x.m, x.k, out.cols());
-        let panel_bytes = ROWS * C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
+        let panel_bytes = C::panel_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
         let panels = Panels { bytes: &w.bytes[cols.start / ROWS * panel_bytes..cols.end.div_ceil(ROWS) * panel_bytes], panel_bytes };

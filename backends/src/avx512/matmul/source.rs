@@ -7,7 +7,7 @@ use super::scales::{Grouped, GroupedMin, Scale, ScaleMin, Scales};
 use crate::avx2::matmul::bits::VECTOR;
 use crate::avx2::matmul::codec::{Codec, ROWS};
 use crate::avx2::matmul::scales::HALVES;
-use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
+use crate::avx2::matmul::{decoded, q3_k, q4, q4_k, q5, q6_k, q8};
 
 /// Blocks of 32 columns by 16 rows, in units.
 pub(super) trait Source: 'static {
@@ -60,12 +60,7 @@ source!(q4::Q4_0, Scale<8>, |unit, _b, group| far_nibbles(unit, group), Scale(ha
 source!(q4::Q4_1, ScaleMin, |unit, _b, group| far_nibbles(unit, group), scale_min(unit.add(q4::QUANTS)));
 source!(q5::Q5_0, Scale<16>, |unit, _b, group| five_bits(unit, group), Scale(halves(unit.add(q5::QUANTS))));
 source!(q5::Q5_1, ScaleMin, |unit, _b, group| five_bits(unit, group), scale_min(unit.add(q5::QUANTS)));
-source!(
-    q8::Q8_0,
-    Scale<128>,
-    |unit, _b, group| _mm512_xor_si512(load(unit, group), _mm512_set1_epi8(-128)),
-    Scale(halves(unit.add(q8::QUANTS)))
-);
+source!(q8::Q8_0, Scale<128>, |unit, _b, group| unsigned(unit, group), Scale(halves(unit.add(q8::QUANTS))));
 source!(
     q4_k::Q4K,
     ScaleMin,
@@ -116,6 +111,58 @@ source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * q3_k::TWO_
         minima: _mm512_or_si512(minima[0], _mm512_slli_epi32::<16>(minima[1])),
     }
 });
+
+impl<const N: usize> Source for decoded::Scaled<N> {
+    const BLOCKS: usize = <Self as Codec>::UNIT;
+    const BYTES: usize = <Self as Codec>::UNIT_BYTES;
+    type Scales = Scale<128>;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn quants(unit: *const u8, b: usize, group: usize) -> __m512i {
+        // SAFETY: the unit starts with 8 vectors a block.
+        unsafe { unsigned(unit.add(b * decoded::QUANTS), group) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn scales(unit: *const u8, b: usize) -> Scale<128> {
+        // SAFETY: the scales stand behind the quants.
+        Scale(unsafe { _mm512_loadu_ps(unit.add(Self::BLOCKS * decoded::QUANTS + b * decoded::FLOATS).cast()) })
+    }
+}
+
+impl Source for decoded::Grouped {
+    const BLOCKS: usize = <Self as Codec>::UNIT;
+    const BYTES: usize = <Self as Codec>::UNIT_BYTES;
+    type Scales = Grouped<7>;
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn quants(unit: *const u8, b: usize, group: usize) -> __m512i {
+        // SAFETY: the unit starts with 8 vectors a block.
+        unsafe { unsigned(unit.add(b * decoded::QUANTS), group) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn scales(unit: *const u8, b: usize) -> Grouped<7> {
+        // SAFETY: the scales stand behind the quants, then the scales of scales.
+        unsafe {
+            let groups = unit.add(decoded::GROUPED_BLOCKS * decoded::QUANTS);
+            let d = _mm512_loadu_ps(groups.add(16 * ROWS).cast());
+            Grouped { d, groups: [_mm512_cvtepi8_epi32(bytes(groups, 2 * b)), _mm512_cvtepi8_epi32(bytes(groups, 2 * b + 1))] }
+        }
+    }
+}
+
+/// Vector `group` of signed bytes, 128 added.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn unsigned(vectors: *const u8, group: usize) -> __m512i {
+    // SAFETY: the caller's.
+    _mm512_xor_si512(unsafe { load(vectors, group) }, _mm512_set1_epi8(-128))
+}
 
 /// Quants of five bits: nibbles (4 vectors) and fifth bits (1 vector).
 #[inline]

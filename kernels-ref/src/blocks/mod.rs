@@ -3,6 +3,9 @@
 //! Every quantized format is read here and nowhere else in the reference. Source: the block structures of `ggml-common.h`
 //! of llama.cpp and the package `gguf`.
 
+mod grids;
+mod listed;
+
 use half::f16;
 
 use crate::format::Format;
@@ -60,6 +63,20 @@ fn scale_q3(s: &[u8], j: usize) -> i8 {
     let low = if j < 8 { s[j] & 15 } else { s[j - 8] >> 4 };
     let high = s[8 + j % 4] >> (2 * (j / 4)) & 3;
     (low | high << 4) as i8 - 32
+}
+
+/// Puts scales and minima into a block of a quantized format: `scale(i)` is the `i`th of its f16, or the power of two that
+/// is next to it where the format has only these.
+pub fn set_scales(format: Format, block: &mut [u8], mut scale: impl FnMut(usize) -> f16) {
+    match format {
+        Format::IQ1_M => listed::set_iq1_m_scale(block, scale(0)),
+        Format::MXFP4 => block[0] = (scale(0).to_f32().to_bits() >> 23) as u8,
+        _ => {
+            for (i, &at) in format.scale_offsets().iter().enumerate() {
+                block[at..at + 2].copy_from_slice(&scale(i).to_le_bytes());
+            }
+        }
+    }
 }
 
 impl Block {
@@ -143,6 +160,7 @@ impl Block {
                 self.scale = [half(&bytes[208..]); 8];
             }
             Format::F32 | Format::F16 | Format::BF16 => panic!("{format} has no blocks"),
+            _ => return listed::read(self, format, bytes),
         }
         if format.block_len() == 32 {
             self.scale[0] = half(bytes);
