@@ -136,7 +136,10 @@ mod tests {
     fn panels_are_the_bytes_that_avx2_makes_with_vectors() {
         let table = match Registry::new(CpuFeatures::detect("").expect("features")).table_of("avx2") {
             Ok(table) => table,
-            Err(refusal) => return _ = writeln!(std::io::stderr(), "SKIPPED: {refusal}"),
+            Err(refusal) => {
+                let _ = writeln!(std::io::stderr(), "SKIPPED: {refusal}");
+                return;
+            }
         };
         for format in Format::ALL.into_iter().filter(|format| !format.is_float()) {
             let (owner, kernel) = table.matmul(format).last().expect("a product");

@@ -12,7 +12,6 @@ use super::scales::{Scales, TokenBlock};
 use super::source::Source;
 use crate::panels::{BLOCK, Tokens};
 
-
 /// The body for each quad below `$n`, `$q` being a constant: only where loops are unrolled do results stay in registers.
 macro_rules! for_each_quad {
     ($q:ident < $n:ident $body:block) => {{
