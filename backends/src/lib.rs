@@ -7,9 +7,14 @@ pub mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub mod avx512;
 mod backend;
+mod elsewhere;
 pub mod exam;
 mod features;
 pub mod matmul;
+#[cfg(target_arch = "aarch64")]
+pub mod neon;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod panels;
 pub mod reference_backend;
 mod registry;
 pub mod table;

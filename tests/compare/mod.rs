@@ -6,6 +6,7 @@ use rml::decode::{KvType, Rows, State};
 use rml::model::registry;
 use rml::{LoadOptions, Model};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Natural logarithms of the probabilities.
 pub(crate) fn log_softmax(x: &[f32]) -> Vec<f64> {
@@ -100,4 +101,11 @@ pub(crate) fn rows(logits: &[f32], n_vocab: usize, positions: &[usize]) -> Vec<f
 pub(crate) fn nmse(expected: &[f32], got: &[f32]) -> f64 {
     let error: f64 = expected.iter().zip(got).map(|(a, b)| f64::from(a - b).powi(2)).sum();
     error / expected.iter().map(|a| f64::from(*a).powi(2)).sum::<f64>()
+}
+
+/// SHA-256 of the bits of logits.
+pub(crate) fn digest(logits: &[f32]) -> String {
+    let mut hash = Sha256::new();
+    logits.iter().for_each(|x| hash.update(x.to_bits().to_le_bytes()));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

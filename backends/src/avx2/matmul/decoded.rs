@@ -9,19 +9,16 @@ use rml_kernels_ref::activation::{ActivationKind, Activations};
 use rml_kernels_ref::blocks::Block;
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{BLOCK, Codec, Heads, ROWS, Sum, far_groups, near_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::{Scale, SignedGroups};
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::panels::{BLOCK, BLOCKS_OF_256, EIGHT_BITS, ROWS, VECTOR, far_groups, near_groups};
 
-/// Bytes of a block of 32 columns.
-pub(crate) const QUANTS: usize = 8 * VECTOR;
 /// Bytes of 16 f32.
 pub(crate) const FLOATS: usize = 4 * ROWS;
-/// Blocks in a unit of a grouped format.
-pub(crate) const GROUPED_BLOCKS: usize = 8;
 
 /// A format whose blocks are decoded into the units of `kernel`, which multiplies them.
 #[derive(Debug)]
@@ -89,10 +86,10 @@ impl Units {
     fn put(self, block: &Block, r: usize, unit: &mut [u8]) {
         let n = match self {
             Units::Scaled(n) => n,
-            Units::Grouped => GROUPED_BLOCKS,
+            Units::Grouped => BLOCKS_OF_256,
         };
-        let (quants, scales) = unit.split_at_mut(n * QUANTS);
-        for (quants, q) in quants.chunks_exact_mut(QUANTS).zip(block.q.as_chunks::<BLOCK>().0) {
+        let (quants, scales) = unit.split_at_mut(n * EIGHT_BITS);
+        for (quants, q) in quants.chunks_exact_mut(EIGHT_BITS).zip(block.q.as_chunks::<BLOCK>().0) {
             for (vector, q) in quants.chunks_exact_mut(VECTOR).zip(q.as_chunks::<4>().0) {
                 vector[4 * r..][..4].copy_from_slice(&q.map(|q| q as u8));
             }
@@ -116,7 +113,7 @@ impl<const N: usize> Codec for Scaled<N> {
     /// One of those that have such units.
     const FORMAT: Format = if N == 1 { Format::IQ4_NL } else { Format::IQ4_XS };
     const SUM: Sum = Sum::Signed;
-    const UNIT_BYTES: usize = N * (QUANTS + FLOATS);
+    const UNIT_BYTES: usize = N * (EIGHT_BITS + FLOATS);
     type Head = Scale<0>;
 
     fn groups(p: usize) -> [usize; 2] {
@@ -139,7 +136,7 @@ impl<const N: usize> Codec for Scaled<N> {
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         for (b, head) in room[..N].iter_mut().enumerate() {
             // SAFETY: the scales stand behind the quants.
-            head.write(Scale { d: unsafe { floats(unit.add(N * QUANTS + b * FLOATS)) } });
+            head.write(Scale { d: unsafe { floats(unit.add(N * EIGHT_BITS + b * FLOATS)) } });
         }
         room.as_ptr().cast()
     }
@@ -153,7 +150,7 @@ impl Codec for Grouped {
     /// One of those that have such units.
     const FORMAT: Format = Format::IQ2_XS;
     const SUM: Sum = Sum::Signed;
-    const UNIT_BYTES: usize = GROUPED_BLOCKS * QUANTS + 16 * ROWS + FLOATS;
+    const UNIT_BYTES: usize = BLOCKS_OF_256 * EIGHT_BITS + 16 * ROWS + FLOATS;
     type Head = SignedGroups;
 
     fn groups(p: usize) -> [usize; 2] {
@@ -176,7 +173,7 @@ impl Codec for Grouped {
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants, then the scales of scales.
         unsafe {
-            let groups = unit.add(GROUPED_BLOCKS * QUANTS);
+            let groups = unit.add(BLOCKS_OF_256 * EIGHT_BITS);
             let d = floats(groups.add(16 * ROWS));
             for (b, head) in room.iter_mut().enumerate() {
                 let groups = groups.add(2 * b * ROWS).cast::<[i8; ROWS]>();
@@ -193,7 +190,7 @@ impl Codec for Grouped {
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn pair(unit: *const u8, b: usize, half: usize, groups: [usize; 2]) -> [__m256i; 2] {
     // SAFETY: the caller's.
-    unsafe { [bits::load(unit.add(b * QUANTS), half, groups[0]), bits::load(unit.add(b * QUANTS), half, groups[1])] }
+    unsafe { [bits::load(unit.add(b * EIGHT_BITS), half, groups[0]), bits::load(unit.add(b * EIGHT_BITS), half, groups[1])] }
 }
 
 /// 16 f32, rows by halves.

@@ -16,11 +16,11 @@ use super::stage::{STRETCH, Stage};
 use super::staged::{Staged, StagedBlock, unpack};
 use super::tile::tile;
 use crate::TileMut;
-use crate::avx2::matmul::codec::{BLOCK, Codec, MAX_UNIT, ROWS};
+use crate::avx2::matmul::codec::{Codec, MAX_UNIT};
 use crate::avx2::matmul::quantized;
-use crate::avx2::matmul::tokens::Tokens;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
@@ -68,7 +68,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        quantized::layout::<C>(k)
+        panels::layout_of(C::FORMAT, k, C::panel_bytes(k))
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
