@@ -6,6 +6,8 @@ mod inspect;
 mod logits;
 mod new_file;
 mod perplexity;
+mod plot;
+mod report;
 mod speculate;
 pub mod synth;
 mod target;
@@ -49,6 +51,7 @@ enum Command {
     },
     Logits(logits::Args),
     Perplexity(perplexity::Args),
+    Report(report::Args),
     Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
@@ -133,6 +136,7 @@ pub fn main() -> ExitCode {
         Command::Inspect { model } => out.written(|out, json| inspect(&target::file(&model)?, json, out)),
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
+        Command::Report(args) => args.run(&mut out),
         Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {

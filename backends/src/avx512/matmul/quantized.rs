@@ -19,7 +19,8 @@ use crate::avx2::matmul::codec::{BLOCK, Codec, MAX_UNIT, ROWS};
 use crate::avx2::matmul::quantized;
 use crate::avx2::matmul::tokens::Tokens;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
@@ -69,6 +70,10 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         // SAFETY: installed, as is `avx2`.
         unsafe { quantized::pack_panel::<C>(src, n_rows, k, dst) }
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panel_of_16)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
