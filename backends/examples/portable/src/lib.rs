@@ -4,7 +4,7 @@
 //! scales already in f32, so that all a product has left to do are the sums, which compilers turn into vector instructions.
 
 use rml_backends::matmul::{MatmulKernel, PackedLayout, Weights};
-use rml_backends::reference::activation::{ActivationData, ActivationKind, Activations, Q8_BLOCK};
+use rml_backends::reference::activation::{ActivationData, ActivationKind, Activations, Q8, Q8_BLOCK};
 use rml_backends::reference::format::Format;
 use rml_backends::reference::half::f16;
 use rml_backends::{Backend, CpuFeatures, KernelTable, Refusal, TileMut};
@@ -38,6 +38,8 @@ impl Backend for Portable {
 
 /// Rows in a panel.
 const ROWS: usize = 8;
+/// Tokens that are multiplied with a block once it is widened.
+const TOKENS: usize = 4;
 /// Bytes of a block in the file: a scale in f16, then whole numbers.
 const STORED: usize = Format::Q8_0.block_bytes();
 /// Bytes of eight scales in f32.
@@ -51,7 +53,7 @@ struct Lifted;
 
 impl MatmulKernel for Lifted {
     fn id(&self) -> &'static str {
-        "portable:q8_0·q8:8x1"
+        "portable:q8_0·q8:8x4"
     }
 
     fn format(&self) -> Format {
@@ -93,28 +95,38 @@ impl MatmulKernel for Lifted {
         for row in cols.clone().step_by(ROWS) {
             let panel = &w.bytes[row / ROWS * w.layout.panel_bytes..][..w.layout.panel_bytes];
             let n = ROWS.min(cols.end - row);
-            for i in 0..x.m {
-                let token = q8.row(i, k);
-                out.row(i)[row - cols.start..][..n].copy_from_slice(&sums(panel, token.q, token.scale)[..n]);
+            let mut store = |i: usize, sums: &[f32; ROWS]| out.row(i)[row - cols.start..][..n].copy_from_slice(&sums[..n]);
+            let whole = x.m / TOKENS * TOKENS;
+            for i in (0..whole).step_by(TOKENS) {
+                let tokens = [0, 1, 2, 3].map(|t| q8.row(i + t, k));
+                sums(panel, &tokens).iter().enumerate().for_each(|(t, sums)| store(i + t, sums));
+            }
+            for i in whole..x.m {
+                store(i, &sums(panel, &[q8.row(i, k)])[0]);
             }
         }
     }
 }
 
-/// Eight rows times one token: the arithmetic of the reference, in its order.
-fn sums(panel: &[u8], x: &[i8], x_scale: &[f32]) -> [f32; ROWS] {
-    let mut acc = [0.0_f32; ROWS];
-    let (units, x) = (panel.as_chunks::<UNIT>().0, x.as_chunks::<Q8_BLOCK>().0);
-    for ((unit, x), &x_scale) in units.iter().zip(x).zip(x_scale) {
+/// Eight rows times a few tokens: the arithmetic of the reference, in its order.
+fn sums<const N: usize>(panel: &[u8], tokens: &[Q8<'_>; N]) -> [[f32; ROWS]; N] {
+    let mut acc = [[0.0_f32; ROWS]; N];
+    for (b, unit) in panel.as_chunks::<UNIT>().0.iter().enumerate() {
         let (scales, quants) = unit.split_at(SCALES);
         let (scales, quants) = (scales.as_chunks::<4>().0, quants.as_chunks::<Q8_BLOCK>().0);
         for r in 0..ROWS {
-            acc[r] = (f32::from_ne_bytes(scales[r]) * x_scale).mul_add(dot(&quants[r], x) as f32, acc[r]);
+            let (scale, w) = (f32::from_ne_bytes(scales[r]), &quants[r]);
+            for t in 0..N {
+                let x = &tokens[t].q.as_chunks::<Q8_BLOCK>().0[b];
+                acc[t][r] = (scale * tokens[t].scale[b]).mul_add(dot(w, x) as f32, acc[t][r]);
+            }
         }
     }
     acc
 }
 
+/// A loop of its own that is not inlined, so that compilers find the vector instructions for it.
+#[inline(never)]
 fn dot(w: &[u8; Q8_BLOCK], x: &[i8; Q8_BLOCK]) -> i32 {
     w.iter().zip(x).map(|(&w, &x)| i32::from(w as i8) * i32::from(x)).sum()
 }
