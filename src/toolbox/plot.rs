@@ -32,7 +32,7 @@ const ROW: usize = 28;
 /// A character of the labels' font, on average and a little more.
 const CHARACTER: usize = 8;
 /// Room behind the longest bar for its number.
-const NUMBER: usize = 210;
+const NUMBER: usize = 170;
 
 /// A colour's class, by the place of a label among all.
 pub(super) fn colour(i: usize) -> String {

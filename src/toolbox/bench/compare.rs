@@ -63,8 +63,11 @@ impl Args {
             }
         }
         if let Some(file) = &self.plot {
-            let svg =
-                chart(&format!("{}: tokens a second", model_name(&path)), "longer is better; medians, backends measured in turns", &groups);
+            let svg = chart(
+                &format!("{}: tokens a second", model_name(&path)),
+                "longer is better; medians of backends measured in turns; x: times the first",
+                &groups,
+            );
             write_new(file, true, |to| {
                 let io = |source| crate::Error::Io { path: file.clone(), action: "write", source };
                 std::io::Write::write_all(to, svg.as_bytes()).map_err(io)
@@ -149,7 +152,7 @@ fn group(test: &str, place: &str, outcomes: &[Outcome<'_>]) -> Group {
     let first = median(&outcomes[0].rates);
     let bars = outcomes.iter().map(|o| {
         let rate = median(&o.rates);
-        let ratio = if o.name == outcomes[0].name { String::new() } else { format!("  ({:.2} x {})", rate / first, outcomes[0].name) };
+        let ratio = if o.name == outcomes[0].name { String::new() } else { format!(", {:.2} x", rate / first) };
         Bar { label: o.name.to_owned(), value: rate, number: format!("{rate:.*} tok/s{ratio}", usize::from(rate < 100.0)) }
     });
     Group { title: format!("{test}: {}, {place}", meaning(test)), bars: bars.collect() }
@@ -177,6 +180,6 @@ mod tests {
         assert!(lines[2].starts_with("* quick") && lines[2].ends_with("4.00 x ref"), "{text}");
         assert!(lines[3].starts_with("  slow") && lines[3].ends_with("0.25 x ref"), "{text}");
         let drawn = group("tg8", "depth 0", &outcomes);
-        assert_eq!(drawn.bars[1].number, "80.0 tok/s  (4.00 x ref)");
+        assert_eq!(drawn.bars[1].number, "80.0 tok/s, 4.00 x");
     }
 }

@@ -37,8 +37,8 @@ pub(super) fn html(results: &[Measurement]) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <meta name=\"color-scheme\" content=\"light dark\"><title>rml: kernels measured</title>\n<style>{STYLE}{LAYOUT}</style></head>\n\
-<body><main><h1>Kernels measured</h1>\n<p>Rates, and below them times of one call. Longer bars are better; within a line they share a \
-scale, and the best number is bold.</p>\n{body}</main></body></html>\n"
+<body><main><h1>Kernels measured</h1>\n<p>Rates, and beside them times of one call; where a rate has no unit, numbers are counted. Longer bars are better; within a \
+line they share a scale, and the best is bold.</p>\n{body}</main></body></html>\n"
     )
 }
 
@@ -89,13 +89,18 @@ fn cell(r: &Measurement, fastest: f64, i: usize, body: &mut String) {
 fn rate(r: &Measurement) -> String {
     match r.work {
         None => String::new(),
-        Some(Work::Bytes(n)) => format!("{} GB/s", three(n / r.ns)),
+        Some(Work::Bytes(n)) => scaled(n / r.ns, "B/s"),
         Some(Work::Elements(n)) => match r.operation.as_str() {
-            "matmul" | "attend" => format!("{} GOP/s", three(n / r.ns)),
+            "matmul" | "attend" => scaled(n / r.ns, "OP/s"),
             "decode" => format!("{} tok/s", three(n / r.ns * 1e9)),
-            _ => format!("{} G/s", three(n / r.ns)),
+            _ => scaled(n / r.ns, "/s"),
         },
     }
+}
+
+/// Billions a second, or millions of less than one.
+fn scaled(billions: f64, unit: &str) -> String {
+    if billions < 1.0 { format!("{} M{unit}", three(billions * 1e3)) } else { format!("{} G{unit}", three(billions)) }
 }
 
 fn time(ns: f64) -> String {
@@ -133,6 +138,7 @@ mod tests {
         assert_eq!(of("matmul", 4.0, Work::Elements(1400.0)), "350 GOP/s");
         assert_eq!(of("decode", 5e6, Work::Elements(1.0)), "200 tok/s");
         assert_eq!(of("add", 100.0, Work::Elements(576.0)), "5.76 G/s");
+        assert_eq!(of("softmax", 1e6, Work::Elements(23_060.0)), "23.1 M/s");
         assert_eq!([999.0, 1500.0, 2.5e6, 3e9].map(time), ["999 ns", "1.50 µs", "2.50 ms", "3.00 s"]);
     }
 
