@@ -16,7 +16,7 @@ pub mod reference_backend;
 mod registry;
 pub mod table;
 mod tile;
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 mod unpack;
 
 /// The example of README.md compiles.

@@ -1,6 +1,6 @@
 //! Panels of 16 rows, widened to f32: for a kernel that multiplies what another one packed.
 //!
-//! The panels are those of [`avx2`](crate::avx2): a unit for each block of the format, first its quants in vectors of 64 bytes (byte
+//! The panels are those that `avx2` packs: a unit for each block of the format, first its quants in vectors of 64 bytes (byte
 //! `4 r + i` belongs to row `r` and the `i`-th of 4 columns, 8 groups of which make 32), then its scales, 16 rows side by side.
 
 use std::ops::Range;
