@@ -5,9 +5,32 @@ use rml_kernels_ref::exam::{self, Exam, Panels, Product, Tile};
 pub use rml_kernels_ref::exam::{Failure, Report};
 use rml_kernels_ref::format::Format;
 
+use std::io::Write;
+
 use crate::matmul::{MatmulKernel, PackedLayout, Weights};
 use crate::table::Slot;
-use crate::{KernelTable, TileMut};
+use crate::{CpuFeatures, KernelTable, Registry, TileMut};
+
+/// The exam of the registered backend called `name`, for a test of it; `RML_EXAM` picks cases by the words of their line.
+///
+/// Where the backend cannot run, the test says on standard error that it was skipped, and why.
+///
+/// # Panics
+/// With the report if a case fails; if no backend of that name is registered, none of its kernels sat or `RML_DISABLE` is wrong.
+pub fn assert_passes(name: &str) {
+    let registry = Registry::new(CpuFeatures::detect(&std::env::var("RML_DISABLE").unwrap_or_default()).unwrap_or_else(|e| panic!("{e}")));
+    if let Some(refusal) = registry.backends().iter().find(|r| r.backend.name() == name).and_then(|r| r.refusal.as_ref()) {
+        // Past the capture of tests that pass.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {refusal}");
+        return;
+    }
+    let hint = "does it stand in register!, and does the test link its crate (`use the_crate as _;`)?";
+    let table = registry.table_of(name).unwrap_or_else(|e| panic!("{e}; {hint}"));
+    let only = std::env::var("RML_EXAM").unwrap_or_default();
+    let report = sit(&table, name, &only);
+    assert!(report.cases() > 0, "{name} sat no case with the words {only:?}; does install put its kernels under its own name?");
+    assert!(report.passed(), "{report}");
+}
 
 /// Examines every kernel in `table` that `owner` put there.
 ///

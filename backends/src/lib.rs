@@ -2,6 +2,8 @@
 //!
 //! A backend is listed by being linked. `README.md` beside this crate says how to add one.
 
+#[cfg(any(target_os = "macos", feature = "cblas"))]
+pub mod accelerate;
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -19,6 +21,13 @@ pub mod reference_backend;
 mod registry;
 pub mod table;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod unpack;
+
+/// The example of README.md compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub use backend::{Backend, Refusal, Registration};
 pub use features::CpuFeatures;

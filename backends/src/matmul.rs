@@ -1,6 +1,7 @@
 //! The contract of a matrix product: how one weight format is laid out and multiplied.
 
 use std::fmt;
+use std::ops::Range;
 
 use rml_kernels_ref::activation::{ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
@@ -32,6 +33,9 @@ pub struct Weights<'a> {
     pub bytes: &'a [u8],
 }
 
+/// Widens columns `cols` (whole blocks) of a panel: weight `j` of row `r` goes to `out[(j - cols.start) * stride + r]`.
+pub type Unpack = fn(format: Format, panel: &[u8], cols: Range<usize>, out: &mut [f32], stride: usize);
+
 /// A kernel for one weight format. One layout serves decode and prefill.
 ///
 /// A kernel is single-threaded, allocates nothing and logs nothing.
@@ -45,7 +49,8 @@ pub trait MatmulKernel: Sync + fmt::Debug {
     /// What `multiply` wants as `x`.
     fn activation(&self) -> ActivationKind;
 
-    /// Whether the results equal the reference kernel's bit for bit. A kernel that says no is checked within a bound.
+    /// Whether the results equal the reference kernel's bit for bit. A kernel that adds in another order says no, and is held to
+    /// the bound of a sum in f32.
     fn exact(&self) -> bool {
         true
     }
@@ -61,4 +66,15 @@ pub trait MatmulKernel: Sync + fmt::Debug {
     ///
     /// Requires: `out.cols()` starts at a multiple of `panel_rows` and ends at one or at `n`; `x` is of the kind asked for.
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>);
+
+    /// The kernel that multiplies `m` tokens in place of this one, from the same panels, if it leaves them to another.
+    fn instead(&self, m: usize) -> Option<&'static dyn MatmulKernel> {
+        let _ = m;
+        None
+    }
+
+    /// How others can read its panels, if they may: for kernels that keep this one's packing but multiply in another way.
+    fn unpack(&self) -> Option<Unpack> {
+        None
+    }
 }

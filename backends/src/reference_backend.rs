@@ -1,11 +1,13 @@
 //! The backend `ref`: the kernels of `rml-kernels-ref`, registered like any other.
 
+use std::ops::Range;
+
 use rml_kernels_ref::activation::{ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
 use rml_kernels_ref::matmul::{Output, matmul};
-use rml_kernels_ref::{attention, dequantize, gate, norm, quantize, rope, sampling, softmax};
+use rml_kernels_ref::{attention, blocks, dequantize, gate, norm, quantize, rope, sampling, softmax};
 
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::table::Slot;
 use crate::{Backend, CpuFeatures, KernelTable, Refusal, TileMut};
 
@@ -124,6 +126,21 @@ impl MatmulKernel for InPlace {
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
         matmul(self.format, w.bytes, out.cols(), x, out);
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(unpack_row)
+    }
+}
+
+/// A panel of one row, as the file has it.
+fn unpack_row(format: Format, row: &[u8], cols: Range<usize>, out: &mut [f32], stride: usize) {
+    let mut block = [0.0; blocks::LONGEST];
+    let block = &mut block[..format.block_len()];
+    let stored = row.chunks_exact(format.block_bytes()).skip(cols.start / block.len()).take(cols.len() / block.len());
+    for (stored, out) in stored.zip(out.chunks_mut(block.len() * stride)) {
+        dequantize::dequantize_row(format, stored, block);
+        block.iter().zip(out.iter_mut().step_by(stride)).for_each(|(w, out)| *out = *w);
     }
 }
 

@@ -23,3 +23,6 @@ pub mod quantize;
 pub mod rope;
 pub mod sampling;
 pub mod softmax;
+
+/// The crate of `f16` and `bf16`, which stand in the interfaces here.
+pub use half;

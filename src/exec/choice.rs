@@ -137,15 +137,13 @@ impl Choice {
         &self.formats
     }
 
-    /// The kernel for a format: the chosen one, or the newest in the table where the format had no sample.
-    pub(crate) fn kernel(&self, format: Format) -> &'static dyn MatmulKernel {
-        let chosen = self.formats.iter().find(|c| c.format == format).map(|c| c.kernel);
-        chosen.unwrap_or_else(|| self.table.matmul(format).last().expect("the table starts complete").1)
-    }
-
-    /// The reference kernel for a format.
-    pub(crate) fn reference(&self, format: Format) -> &'static dyn MatmulKernel {
-        self.table.matmul(format).first().expect("the table starts complete").1
+    /// The kernels for a format in the order to ask them for a shape: the chosen one, then the newest in the table down to the
+    /// reference, without those that were refused.
+    pub(crate) fn kernels(&self, format: Format) -> impl Iterator<Item = &'static dyn MatmulKernel> {
+        let choice = self.formats.iter().find(|c| c.format == format);
+        let refused = move |id| choice.is_some_and(|c| c.candidates.iter().any(|c| c.kernel.id() == id && c.refusal.is_some()));
+        let others = self.table.matmul(format).iter().rev().map(|(_, kernel)| *kernel).filter(move |kernel| !refused(kernel.id()));
+        choice.map(|c| c.kernel).into_iter().chain(others)
     }
 }
 
@@ -194,8 +192,8 @@ struct Trials<'a> {
     out: Vec<f32>,                                    // (BATCH, slice_rows)
 }
 
-/// Tokens of the check against the reference: a full exact kernel and a remainder of the batched one.
-const CHECK_TOKENS: usize = 9;
+/// Tokens of the check against the reference: enough for what a kernel does with many, and a remainder.
+const CHECK_TOKENS: usize = 19;
 /// Rows of that check: two panels and a remainder.
 const CHECK_ROWS: usize = 40;
 

@@ -74,6 +74,7 @@ impl Trace {
     /// `m` tokens are multiplied with a matrix of `n` rows and `k` columns.
     pub(crate) fn matmul(&self, table: &KernelTable, kernel: &dyn MatmulKernel, (n, k): (usize, usize), m: usize) {
         let format = kernel.format();
+        let kernel = kernel.instead(m).map_or(kernel, |other| other);
         let offered = table.matmul(format).iter();
         let owner = offered.filter(|(_, k)| k.id() == kernel.id()).map(|(owner, _)| *owner).last().unwrap_or("another table");
         self.say(Dispatch { operation: "matmul", format: Some(format), n, k, tokens: Tokens::of(m), kernel: kernel.id(), owner });

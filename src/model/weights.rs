@@ -107,20 +107,19 @@ impl<'a, 'p> Packer<'a, 'p> {
     }
 }
 
-/// The chosen kernel and its layout; a shape that a fast kernel does not do falls to the reference, which does all.
+/// The chosen kernel and its layout; a shape that it refuses falls to the next, and at last to the reference, which does all.
 fn kernel_for(file: &Gguf, tensor: &TensorInfo, choice: &Choice) -> Result<(&'static dyn MatmulKernel, PackedLayout)> {
     let format = file.format(tensor)?;
     let (k, n) = (tensor.shape[0], tensor.shape[1]);
-    let kernel = choice.kernel(format);
-    if let Ok(layout) = kernel.layout(n, k) {
-        return Ok((kernel, layout));
+    let mut refusals = Vec::new();
+    for kernel in choice.kernels(format) {
+        match kernel.layout(n, k) {
+            Ok(layout) => return Ok((kernel, layout)),
+            Err(refusal) => refusals.push(format!("{}: {refusal}", kernel.id())),
+        }
     }
-    let kernel = choice.reference(format);
-    let layout = kernel.layout(n, k).map_err(|refusal| Error::Unsupported {
-        path: file.path().to_owned(),
-        reason: format!("tensor {}: {} cannot multiply {n} x {k}: {refusal}", tensor.name, kernel.id()),
-    })?;
-    Ok((kernel, layout))
+    let reason = format!("tensor {}: nothing multiplies {n} x {k} in {format}: {}", tensor.name, refusals.join("; "));
+    Err(Error::Unsupported { path: file.path().to_owned(), reason })
 }
 
 /// What kernels ask of their first panel.

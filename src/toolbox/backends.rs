@@ -2,6 +2,7 @@
 
 use rml_backends::Registry;
 use rml_backends::exam::{self, Report};
+use rml_kernels_ref::format::Format;
 use serde_json::{Value, json};
 
 use super::Output;
@@ -16,7 +17,7 @@ pub(super) struct Args {
     /// Measure with this model, and show what it takes
     model: Option<String>,
 
-    /// Compare every kernel of every backend that can run here with the reference
+    /// Compare every kernel of every backend that can run here with the reference; RML_EXAM picks cases by the words of a failure
     #[arg(long)]
     check: bool,
 
@@ -28,18 +29,26 @@ impl Args {
     pub(super) fn run(&self, out: &mut Output) -> Result<(), Halt> {
         let registry = registry()?;
         let model = self.model.as_ref().map(|model| self.target.load(model)).transpose()?;
-        let reports = if self.check { Some(sit(&registry)?) } else { None };
+        let only = std::env::var("RML_EXAM").unwrap_or_default();
+        let reports = if self.check { Some(sit(&registry, &only)?) } else { None };
         let choice = model.as_ref().map(|model| model.choice());
         out.either(|| document(&registry, reports.as_deref(), choice), || text(&registry, reports.as_deref(), choice))?;
         verdict(reports.as_deref().unwrap_or_default())
     }
 }
 
-/// Every backend that can run here sits the exam.
-fn sit(registry: &Registry) -> crate::Result<Vec<Report>> {
+/// Every backend that can run here sits the exam; `only` picks cases by words of their line.
+fn sit(registry: &Registry, only: &str) -> crate::Result<Vec<Report>> {
     let runnable = registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name());
-    let report = |name| Ok(exam::sit(&registry.table_of(name).map_err(|r| crate::Error::Backend(r.0))?, name, ""));
-    runnable.map(report).collect()
+    let report = |name| Ok(exam::sit(&registry.table_of(name).map_err(|r| crate::Error::Backend(r.0))?, name, only));
+    let reports: Vec<Report> = runnable.map(report).collect::<crate::Result<_>>()?;
+    if reports.iter().all(|report| report.cases() == 0) {
+        return Err(crate::Error::invalid(
+            "RML_EXAM",
+            format!("no case has all the words of {only:?}; they are those of a failure's line"),
+        ));
+    }
+    Ok(reports)
 }
 
 /// Fails if a backend did.
@@ -53,10 +62,20 @@ fn cpu(registry: &Registry) -> String {
     format!("{} ({})", std::env::consts::ARCH, features.join(" "))
 }
 
+/// The formats that a backend which can run here does not multiply to the reference's bits.
+fn inexact(registry: &Registry, name: &str) -> Vec<&'static str> {
+    let Ok(table) = registry.table_of(name) else { return Vec::new() };
+    let own = |format: &Format| table.matmul(*format).iter().any(|(owner, kernel)| *owner == name && !kernel.exact());
+    Format::ALL.into_iter().filter(own).map(Format::name).collect()
+}
+
 fn document(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Choice>) -> Value {
     let listed = registry.backends().iter().map(|r| {
         let name = r.backend.name();
         let mut listed = json!({"name": name, "rank": r.backend.rank(), "refusal": r.refusal.as_ref().map(|r| &r.0)});
+        if r.refusal.is_none() {
+            listed["exact"] = inexact(registry, name).is_empty().into();
+        }
         if let Some(report) = reports.into_iter().flatten().find(|report| report.backend() == name) {
             let failures = report.failures().iter().map(|f| json!({"case": f.line(), "property": f.property, "fault": f.fault}));
             listed["exam"] = json!({"cases": report.cases(), "failures": failures.collect::<Vec<_>>()});
@@ -74,7 +93,13 @@ fn document(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Cho
 fn text(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Choice>) -> String {
     let mut text = format!("cpu: {}\n", cpu(registry));
     for r in registry.backends() {
-        let state = r.refusal.as_ref().map_or("can run here".to_owned(), |reason| format!("cannot run here: {reason}"));
+        let state = match &r.refusal {
+            Some(reason) => format!("cannot run here: {reason}"),
+            None => match &inexact(registry, r.backend.name())[..] {
+                [] => "can run here".to_owned(),
+                formats => format!("can run here; not to the bit: {}", formats.join(", ")),
+            },
+        };
         text += &format!("{:12} rank {:2}  {state}\n", r.backend.name(), r.backend.rank());
     }
     if let Some(reports) = reports {
@@ -102,6 +127,7 @@ fn class(choice: &FormatChoice, class: &str, unit: &str, measured: impl Fn(&crat
             "kernel": c.kernel.id(),
             "us": m.map(|m| m.us),
             unit: m.map(|m| m.rate),
+            "exact": c.kernel.exact(),
             "refusal": c.refusal.as_ref().map(|r| &r.0),
         })
     });
@@ -142,7 +168,8 @@ fn table(choice: &Choice) -> String {
                 (Some(d), None, _) => format!("decode {:7.1} us {:6.2} GB/s   (too slow to go on)", d.us, d.rate),
                 (None, ..) => "not measured".into(),
             };
-            text += &format!("{mark} {:28} {times}\n", c.kernel.id());
+            let inexact = if c.kernel.exact() { "" } else { "   (not to the bit)" };
+            text += &format!("{mark} {:28} {times}{inexact}\n", c.kernel.id());
         }
     }
     text += "\nother operations: ";
@@ -189,7 +216,7 @@ mod tests {
     #[test]
     fn a_refusal_is_listed_with_its_reason() {
         let registry = registry();
-        let reports = sit(&registry).unwrap();
+        let reports = sit(&registry, "").unwrap();
         assert!(text(&registry, None, None).contains("absent       rank  1  cannot run here: this CPU has no luck\n"));
         let listed = &document(&registry, Some(&reports), None)["backends"][0];
         assert_eq!(listed, &json!({"name": "absent", "rank": 1, "refusal": "this CPU has no luck"}), "and it sits no exam");
@@ -198,7 +225,7 @@ mod tests {
     #[test]
     fn a_backend_that_fails_is_told_in_every_form() {
         let registry = registry();
-        let reports = sit(&registry).unwrap();
+        let reports = sit(&registry, "").unwrap();
         let Err(Halt::Failed(reason)) = verdict(&reports) else { panic!("it must fail") };
         assert!(reason.ends_with(": wrong"), "{reason}");
         let exam = &document(&registry, Some(&reports), None)["backends"][1]["exam"];

@@ -6,7 +6,9 @@ mod inspect;
 mod logits;
 mod new_file;
 mod perplexity;
+mod plot;
 mod quantize;
+mod report;
 mod speculate;
 pub mod synth;
 mod target;
@@ -52,6 +54,7 @@ enum Command {
     Logits(logits::Args),
     Perplexity(perplexity::Args),
     Quantize(quantize::QuantizeArgs),
+    Report(report::Args),
     Speculate(speculate::Args),
     Synth(synth::Args),
     /// Show the tokens of a text
@@ -144,6 +147,7 @@ pub fn main() -> ExitCode {
         Command::Logits(args) => args.run(&mut out),
         Command::Perplexity(args) => args.run(&mut out),
         Command::Quantize(args) => args.run(&mut out),
+        Command::Report(args) => args.run(&mut out),
         Command::Speculate(args) => args.run(&mut out),
         Command::Synth(args) => args.run(&mut out),
         Command::Tokenize { model, text, file, no_special, parse_special } => {

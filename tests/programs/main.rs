@@ -31,7 +31,7 @@ fn plain_program(name: &str) -> std::process::Command {
     let mut command = std::process::Command::new(path);
     // Port 9 of this machine discards or refuses.
     command.env("RML_CACHE", "/nonexistent/cache").env("HF_ENDPOINT", "http://127.0.0.1:9");
-    for name in ["RML_BACKEND", "RML_DISABLE", "RML_TRACE", "HF_TOKEN"] {
+    for name in ["RML_BACKEND", "RML_DISABLE", "RML_EXAM", "RML_TRACE", "HF_TOKEN"] {
         command.env_remove(name);
     }
     command

@@ -74,6 +74,67 @@ fn bench_prints_a_line_a_test() {
     assert_eq!(documents(&["bench", &tiny(), "-p", "0", "-n", "2", "-r", "1"]).len(), 1, "0 leaves a test out");
 }
 
+/// Every backend that can run here, in every test, and their bars in the file.
+#[test]
+fn bench_compares_and_draws_the_backends_that_can_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let svg = folder.path().join("compare.svg");
+    let listed = document(&["backends"]);
+    let runnable = listed["backends"].as_array().expect("a list").iter().filter(|b| b["refusal"].is_null());
+    let runnable: Vec<_> = runnable.map(|b| b["name"].as_str().expect("a name")).collect();
+    let tiny = tiny();
+    let arguments = ["bench", &tiny, "--compare", "-p", "16", "-n", "4", "-r", "2", "--plot", svg.to_str().expect("UTF-8")];
+    let lines = documents(&arguments);
+    let of = |test: &str| lines.iter().filter(|l| l["test"] == test).collect::<Vec<_>>();
+    for lines in [of("pp16"), of("tg4")] {
+        assert_eq!(lines.iter().map(|l| l["backend"].as_str().expect("a name")).collect::<Vec<_>>(), runnable);
+        assert!(lines.iter().all(|l| l["tok_s"].as_array().expect("a list").len() == 2));
+        let best: Vec<_> = lines.iter().map(|l| l["of_best"].as_f64().expect("a ratio")).collect();
+        assert!(best.iter().all(|share| 0.0 < *share && *share <= 1.0) && best.contains(&1.0), "{best:?}");
+    }
+    let drawn = std::fs::read_to_string(&svg).expect("the picture");
+    assert_eq!(drawn.matches("<rect class=").count(), 2 * runnable.len());
+    assert!(drawn.starts_with("<svg ") && runnable.iter().all(|name| drawn.contains(&format!(">{name}</text>"))), "{drawn}");
+    let chosen = documents(&["bench", &tiny, "--compare", "-p", "0", "-n", "2", "-r", "1", "--backend", "auto,add=ref,ref"]);
+    let names: Vec<_> = chosen.iter().map(|l| l["backend"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["auto,add=ref", "ref"]);
+    let text = stdout(&success(&mut rml(&["bench", &tiny, "--compare", "-p", "0", "-n", "2", "-r", "1", "--backend", "ref,auto"])));
+    assert!(text.lines().nth(2).is_some_and(|line| line.contains(" x ref")), "{text}");
+}
+
+#[test]
+fn report_makes_a_page_of_what_criterion_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let new = folder.path().join("criterion/add/576_ref/new");
+    std::fs::create_dir_all(&new).expect("folders");
+    std::fs::write(new.join("benchmark.json"), r#"{"full_id":"add/576/ref","throughput":{"Elements":576}}"#).expect("a file");
+    std::fs::write(new.join("estimates.json"), r#"{"mean":{"point_estimate":96.0},"slope":null}"#).expect("a file");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (criterion, page) = (path("criterion"), path("page.html"));
+    assert_eq!(document(&["report", &criterion, &page])["results"], 1);
+    let html = std::fs::read_to_string(&page).expect("the page");
+    assert!(html.contains("<tr><td>576</td><td class=\"best\">6.00 G/s"), "{html}");
+    for (arguments, reason) in [
+        ([&criterion, &page], "there already"),
+        ([&path("nowhere"), &path("other.html")], "nowhere"),
+        ([&path("criterion/add/576_ref/new"), &path("other.html")], "cargo bench"),
+    ] {
+        let output = rml(&["report", arguments[0], arguments[1]]).output().expect("it ran");
+        assert!(!output.status.success() && stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+    success(&mut rml(&["report", &criterion, &page, "--force"]));
+}
+
+/// As a failure says: its words pick the cases, and words that pick none are an error.
+#[test]
+fn a_part_of_the_exam_is_picked_by_words() {
+    let picked = success(rml(&["backends", "--check", "--json"]).env("RML_EXAM", "ref add n=1 fill=gaussian"));
+    let checked: Value = serde_json::from_str(&stdout(&picked)).expect("a document");
+    assert_eq!(checked["backends"][0]["exam"]["cases"], 1, "{checked}");
+    let none = rml(&["backends", "--check"]).env("RML_EXAM", "no such words").output().expect("it ran");
+    assert!(none.status.code() == Some(2) && stderr(&none).contains("no such words"), "{}", stderr(&none));
+}
+
 /// The file holds each position's row, and the table its best.
 #[test]
 fn logits_agree_with_themselves_however_they_are_asked_for() {

@@ -3,7 +3,7 @@
 use std::arch::aarch64::*;
 
 use super::exp::exp;
-use super::lanes::{all, zip};
+use super::lanes::{all, map, zip};
 
 pub(super) fn silu_mul(gate: &mut [f32], up: &[f32]) {
     assert_eq!(gate.len(), up.len(), "silu_mul");
@@ -31,6 +31,18 @@ fn gelu_mul_neon(gate: &mut [f32], up: &[f32]) {
         let u = vmulq_f32(vfmaq_f32(x, cube, all(0.044_715)), all(SCALE));
         vmulq_f32(times_sigmoid(x, u), up)
     });
+}
+
+pub(super) fn soft_cap(x: &mut [f32], cap: f32) {
+    // SAFETY: every CPU of this architecture has NEON.
+    unsafe { soft_cap_neon(x, cap) }
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+pub(super) fn soft_cap_neon(x: &mut [f32], cap: f32) {
+    let (slope, twice) = (all(2.0 / cap), all(2.0 * cap));
+    map(x, |x| vsubq_f32(all(cap), vdivq_f32(twice, vaddq_f32(all(1.0), exp(vmulq_f32(x, slope))))));
 }
 
 /// `x / (1 + exp(-u))`.

@@ -194,6 +194,9 @@ enum Wrong {
     NoFusion,
     AnyColumns,
     Inexact,
+    Rough,
+    TakesNothing,
+    SaysNothing,
 }
 
 /// The reference product of `Q4_1` in panels of 4, with one fault.
@@ -214,10 +217,15 @@ impl MatmulKernel for Planted {
     }
 
     fn exact(&self) -> bool {
-        self.0 != Wrong::Inexact
+        !matches!(self.0, Wrong::Inexact | Wrong::Rough)
     }
 
-    fn layout(&self, _: usize, k: usize) -> Result<PackedLayout, Refusal> {
+    fn layout(&self, n: usize, k: usize) -> Result<PackedLayout, Refusal> {
+        match self.0 {
+            Wrong::TakesNothing => return Err(Refusal::new("not today")),
+            Wrong::SaysNothing if n < 4 => return Err(Refusal::new(" ")),
+            _ => {}
+        }
         let row_bytes = match self.0 {
             Wrong::AnyColumns => (k / 32).checked_mul(20),
             _ => Format::Q4_1.row_bytes(k),
@@ -249,6 +257,7 @@ impl MatmulKernel for Planted {
             Wrong::LeavesPadding if !w.n.is_multiple_of(4) => out.row(0)[0] += f32::from(w.bytes[w.bytes.len() - 1]),
             Wrong::NoFusion => out.row(0).iter_mut().for_each(|x| *x += *x * 1e-7),
             Wrong::Inexact => out.row(0).iter_mut().for_each(|x| *x *= 1.03),
+            Wrong::Rough => out.row(0).iter_mut().for_each(|x| *x *= 1.003),
             _ => {}
         }
     }
@@ -269,6 +278,9 @@ fn products_with_a_fault_each() {
         (&Planted(Wrong::NoFusion), "matmul_equals_reference"),
         (&Planted(Wrong::AnyColumns), "layout_refuses_broken_blocks"),
         (&Planted(Wrong::Inexact), "matmul_is_accurate_given_f32_activations"),
+        (&Planted(Wrong::Rough), "matmul_is_accurate_given_its_activations"),
+        (&Planted(Wrong::TakesNothing), "layout_takes_some_shape"),
+        (&Planted(Wrong::SaysNothing), "layout_says_why_it_refuses"),
     ];
     for (kernel, property) in expected {
         assert_named(&sit_product(kernel), kernel.id(), property);

@@ -54,12 +54,12 @@ fn half(bytes: &[u8]) -> f32 {
 }
 
 /// The 6-bit scales and minima of Q4_K and Q5_K: pair `j` of 8, from 12 bytes.
-fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
+pub fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
     if j < 4 { (s[j] & 63, s[j + 4] & 63) } else { ((s[j + 4] & 15) | (s[j - 4] >> 6 << 4), (s[j + 4] >> 4) | (s[j] >> 6 << 4)) }
 }
 
 /// The 6-bit scale `j` of 16 of Q3_K, from 12 bytes, its offset taken away.
-fn scale_q3(s: &[u8], j: usize) -> i8 {
+pub fn scale_q3(s: &[u8], j: usize) -> i8 {
     let low = if j < 8 { s[j] & 15 } else { s[j - 8] >> 4 };
     let high = s[8 + j % 4] >> (2 * (j / 4)) & 3;
     (low | high << 4) as i8 - 32

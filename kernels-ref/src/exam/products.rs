@@ -1,6 +1,7 @@
 //! Matrix products: every format, over sizes at and around every tile.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::buffers::{Aligned, CANARY, Guarded};
 use super::compare::{Fault, equal, mean_square, within};
@@ -85,14 +86,51 @@ pub fn product(exam: &mut Exam, kernel: &dyn Product) {
         let shape = |m, n, i: usize| (Shape { m, n, k: columns[i] }, (w, x));
         shapes.extend([shape(1, 33, 2), shape(4, 16, 3), shape(7, 17, 5)]);
     }
-    for (shape, fills) in shapes {
+    for (shape, fills) in shapes.into_iter().filter(|(shape, _)| takes(kernel, *shape)) {
         equality(exam, kernel, shape, fills);
     }
     for (m, n, k) in [(1, 97, columns[4]), (5, 33, columns[3]), (9, 47, columns[5]), (33, 17, columns[2])] {
-        independence(exam, kernel, Shape { m, n, k });
+        let shape = nearest(kernel, Shape { m, n, k }, &columns);
+        shape.into_iter().for_each(|shape| independence(exam, kernel, shape));
     }
     layout(exam, kernel, columns[3]);
-    accuracy(exam, kernel, *columns.last().expect("there are some"));
+    refusals(exam, kernel, &columns);
+    let k = *columns.last().expect("there are some");
+    for (m, n, fill) in [(1, 33, Fill::Gaussian), (9, 17, Fill::Gaussian), (3, 16, Fill::Outliers)] {
+        let shape = nearest(kernel, Shape { m, n, k }, &columns);
+        shape.into_iter().for_each(|shape| accuracy(exam, kernel, shape, fill));
+    }
+}
+
+/// Whether the kernel does not refuse the shape, which it may.
+fn takes(kernel: &dyn Product, shape: Shape) -> bool {
+    // A panic is found by the case that asks again.
+    catch_unwind(AssertUnwindSafe(|| kernel.panels(shape.n, shape.k).is_ok())).unwrap_or(true)
+}
+
+/// The shape, or the one with the most rows and columns among those examined that the kernel takes.
+fn nearest(kernel: &dyn Product, wanted: Shape, columns: &[usize]) -> Option<Shape> {
+    let others = ROWS.iter().rev().flat_map(|&n| columns.iter().rev().map(move |&k| Shape { n, k, ..wanted }));
+    std::iter::once(wanted).chain(others).find(|&shape| takes(kernel, shape))
+}
+
+/// A kernel may refuse shapes, but not all, and not without a reason.
+fn refusals(exam: &mut Exam, kernel: &dyn Product, columns: &[usize]) {
+    exam.case(kernel.id(), "layout_takes_some_shape", "any", |_| {
+        let mut reason = String::new();
+        for (n, &k) in ROWS.iter().flat_map(|&n| columns.iter().map(move |k| (n, k))).filter(|(n, k)| *n > 1 && **k > 0) {
+            match kernel.panels(n, k) {
+                Ok(_) => return Ok(()),
+                Err(why) => reason = why,
+            }
+        }
+        Err(Fault::new(format!("each of the shapes examined is refused, the last since {reason:?}")))
+    });
+    exam.case(kernel.id(), "layout_says_why_it_refuses", "any", |_| {
+        let shapes = ROWS.iter().flat_map(|&n| columns.iter().flat_map(move |&k| [(n, k), (n, k + 1)]));
+        let silent = shapes.into_iter().find(|&(n, k)| kernel.panels(n, k).is_err_and(|why| why.trim().is_empty()));
+        silent.map_or(Ok(()), |(n, k)| Err(Fault::new(format!("{n} rows of {k} are refused without a reason"))))
+    });
 }
 
 /// Against the reference, in tiles that meet at some panel.
@@ -182,33 +220,29 @@ fn layout(exam: &mut Exam, kernel: &dyn Product, k: usize) {
     });
 }
 
-/// Against f64.
-fn accuracy(exam: &mut Exam, kernel: &dyn Product, k: usize) {
+/// Against f64. A kernel that is not exact may add in another order, which changes neither bound.
+fn accuracy(exam: &mut Exam, kernel: &dyn Product, shape: Shape, fill: Fill) {
     let format = kernel.format();
     let quantized = kernel.activation() == ActivationKind::Q8;
-    for (m, n, fill) in [(1, 33, Fill::Gaussian), (9, 17, Fill::Gaussian), (3, 16, Fill::Outliers)] {
-        let (shape, fills) = (Shape { m, n, k }, (WeightFill::Ordinary, fill));
-        let line = shape.line(fills);
-        if kernel.exact() {
-            exam.case(kernel.id(), "matmul_is_accurate_given_its_activations", &line, |random| {
-                let setting = Setting::new(kernel, shape, fills, random)?;
-                let got = setting.whole(kernel, 0..m, random)?;
-                let (want, terms) = setting.exact(format, &setting.activations_taken());
-                within(&got, &want, |i| bounds::PRODUCT * terms[i])
-            });
-        }
-        exam.case(kernel.id(), "matmul_is_accurate_given_f32_activations", &line, |random| {
-            let setting = Setting::new(kernel, shape, fills, random)?;
-            let got = setting.whole(kernel, 0..m, random)?;
-            let (want, _) = setting.exact(format, &setting.x);
-            let bound = match (fill, quantized, format) {
-                (_, false, Format::F32 | Format::F16) => bounds::PRODUCT_FLOAT,
-                (Fill::Outliers, ..) => bounds::PRODUCT_OUTLIERS,
-                _ => bounds::PRODUCT_GAUSSIAN,
-            };
-            mean_square(&got, &want, bound)
-        });
-    }
+    let fills = (WeightFill::Ordinary, fill);
+    let line = shape.line(fills);
+    exam.case(kernel.id(), "matmul_is_accurate_given_its_activations", &line, |random| {
+        let setting = Setting::new(kernel, shape, fills, random)?;
+        let got = setting.whole(kernel, 0..shape.m, random)?;
+        let (want, terms) = setting.exact(format, &setting.activations_taken());
+        within(&got, &want, |i| bounds::PRODUCT * terms[i])
+    });
+    exam.case(kernel.id(), "matmul_is_accurate_given_f32_activations", &line, |random| {
+        let setting = Setting::new(kernel, shape, fills, random)?;
+        let got = setting.whole(kernel, 0..shape.m, random)?;
+        let (want, _) = setting.exact(format, &setting.x);
+        let bound = match (fill, quantized, format) {
+            (_, false, Format::F32 | Format::F16) => bounds::PRODUCT_FLOAT,
+            (Fill::Outliers, ..) => bounds::PRODUCT_OUTLIERS,
+            _ => bounds::PRODUCT_GAUSSIAN,
+        };
+        mean_square(&got, &want, bound)
+    });
 }
 
 /// Tokens, rows, columns.

@@ -49,7 +49,7 @@ impl fmt::Display for Failure {
         let Failure { backend, operation, property, sizes, seed, fault } = self;
         writeln!(f, "{backend} {operation}: {property} does not hold")?;
         writeln!(f, "  at {sizes} seed={seed:#018x}: {fault}")?;
-        write!(f, "  again: RML_EXAM='{}' cargo test -p rml-backends --test exam", self.line())
+        write!(f, "  again: the same command with RML_EXAM='{}'", self.line())
     }
 }
 

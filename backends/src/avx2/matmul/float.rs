@@ -17,8 +17,9 @@ use super::results::{Acc, PanelOut};
 use super::stored::Stored;
 use crate::TileMut;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, ROWS};
+use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile: their sums fill the registers.
 const MAX_TOKENS: usize = 6;
@@ -66,6 +67,10 @@ impl<S: Stored> MatmulKernel for Float<S> {
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         // SAFETY: installed.
         unsafe { pack_panel::<S>(src, n_rows, k, dst) }
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panel_of_16)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

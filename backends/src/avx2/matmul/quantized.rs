@@ -14,8 +14,9 @@ use super::staged::{self, Staged, StagedBlock};
 use super::tile::tile;
 use crate::TileMut;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, BLOCK, ROWS, Tokens};
+use crate::unpack::panel_of_16;
 
 /// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
 const MAX_STREAMED: usize = 8;
@@ -64,6 +65,10 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         // SAFETY: installed.
         unsafe { pack_panel::<C>(src, n_rows, k, dst) }
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panel_of_16)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

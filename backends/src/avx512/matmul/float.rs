@@ -19,8 +19,9 @@ use crate::TileMut;
 use crate::avx2::matmul::float;
 use crate::avx2::matmul::stored::Stored;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, ROWS};
+use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile of two panels: their sums fill the registers.
 const MAX_TOKENS: usize = 12;
@@ -106,6 +107,10 @@ impl<S: Wide> MatmulKernel for Float<S> {
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         // SAFETY: installed, as is `avx2`.
         unsafe { float::pack_panel::<S>(src, n_rows, k, dst) }
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panel_of_16)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

@@ -19,8 +19,9 @@ use crate::TileMut;
 use crate::avx2::matmul::codec::{Codec, MAX_UNIT};
 use crate::avx2::matmul::quantized;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, BLOCK, ROWS, Tokens};
+use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
@@ -74,6 +75,10 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         // SAFETY: installed, as is `avx2`.
         unsafe { quantized::pack_panel::<C>(src, n_rows, k, dst) }
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panel_of_16)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

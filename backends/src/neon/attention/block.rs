@@ -10,6 +10,7 @@ use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, SpanState};
 use super::Seen;
 use super::element::Element;
 use crate::neon::exp::exp;
+use crate::neon::gate::soft_cap_neon;
 use crate::neon::lanes::{self, QUADS, WIDTH, all};
 
 /// Most rows of a tile.
@@ -72,6 +73,9 @@ impl<T: Element> Block<'_, T> {
         let mut p = [[0.0; KEY_BLOCK]; N];
         // SAFETY: the caller's.
         unsafe { self.score(&q, from / KEY_PANEL..to.div_ceil(KEY_PANEL), &mut p) };
+        if let Some(cap) = span.cap {
+            p.iter_mut().for_each(|p| soft_cap_neon(&mut p[from..to], cap));
+        }
         let mut max = [f32::NEG_INFINITY; N];
         let mut sum = [0.0; N];
         for r in 0..N {

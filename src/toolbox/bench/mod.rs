@@ -2,6 +2,9 @@
 //!
 //! What is timed is the forward pass alone, as llama.cpp's `llama-bench` does: no sampling, no text, tokens that mean nothing.
 
+mod compare;
+
+use std::path::PathBuf;
 use std::time::Instant;
 
 use serde_json::json;
@@ -45,6 +48,14 @@ pub(super) struct Args {
     /// Types of the cached keys and values
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', default_value = "f16", value_parser = KV_NAMES)]
     kv: Vec<String>,
+
+    /// Measure the backends in turns and print how they relate: those of --backend, else all that can run here
+    #[arg(long)]
+    compare: bool,
+
+    /// Draw the comparison to this SVG file
+    #[arg(long, value_name = "FILE.svg", requires = "compare")]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,12 +66,14 @@ enum Test {
 
 impl Args {
     pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
+        if self.compare {
+            return self.compare(out);
+        }
         let path = target::file(&self.model)?;
-        let kinds = self.kv.iter().map(|name| Ok((name.as_str(), kv_type(name)?))).collect::<std::result::Result<Vec<_>, Halt>>()?;
+        let kinds = self.kinds()?;
         let backends = if self.backends.is_empty() { vec![None] } else { requests(&self.backends).into_iter().map(Some).collect() };
-        let threads = if self.threads.is_empty() { &[0][..] } else { &self.threads };
         for backend in &backends {
-            for &threads in threads {
+            for &threads in self.thread_counts() {
                 let model = Model::load(&path, &LoadOptions { backend: backend.clone(), threads, ..LoadOptions::default() })?;
                 for &(kv_name, kv) in &kinds {
                     for &depth in &self.depths {
@@ -72,6 +85,15 @@ impl Args {
         Ok(())
     }
 
+    /// Numbers of threads, 0 for as many as there are.
+    fn thread_counts(&self) -> &[usize] {
+        if self.threads.is_empty() { &[0] } else { &self.threads }
+    }
+
+    fn kinds(&self) -> std::result::Result<Vec<(&str, KvType)>, Halt> {
+        self.kv.iter().map(|name| Ok((name.as_str(), kv_type(name)?))).collect()
+    }
+
     fn tests(&self) -> impl Iterator<Item = Test> {
         let prefills = self.prompts.iter().map(|&n| Test::Prefill(n));
         prefills.chain(self.replies.iter().map(|&n| Test::Decode(n))).filter(|t| t.n() > 0)
@@ -79,11 +101,7 @@ impl Args {
 
     fn at_depth(&self, model: &Model, kv_name: &str, kv: KvType, depth: usize, out: &mut Output) -> std::result::Result<(), Halt> {
         let longest = self.tests().map(Test::n).max().unwrap_or(0);
-        // Decode at depth 0 starts after one token: there must be something to go on from.
-        let mut state = State::new(model, kv, depth.max(1) + longest)?;
-        run(model, &mut state, 0, 8.min(depth.max(1)), CHUNK)?;
-        state.truncate(0);
-        run(model, &mut state, 0, depth, CHUNK)?;
+        let mut state = prepare(model, kv, depth, longest)?;
         for test in self.tests() {
             let mut rates = Vec::with_capacity(self.repeats);
             for _ in 0..self.repeats {
@@ -108,6 +126,16 @@ impl Args {
         }
         Ok(())
     }
+}
+
+/// A warm model with `depth` tokens in its cache and room for `longest` more.
+fn prepare(model: &Model, kv: KvType, depth: usize, longest: usize) -> Result<State> {
+    // Decode at depth 0 starts after one token: there must be something to go on from.
+    let mut state = State::new(model, kv, depth.max(1) + longest)?;
+    run(model, &mut state, 0, 8.min(depth.max(1)), CHUNK)?;
+    state.truncate(0);
+    run(model, &mut state, 0, depth, CHUNK)?;
+    Ok(state)
 }
 
 impl Test {

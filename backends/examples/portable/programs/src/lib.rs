@@ -1,0 +1,4 @@
+//! rml, with the backend `portable` linked.
+
+pub use engine::*;
+use rml_portable as _;
