@@ -58,7 +58,7 @@ fn released_bytes_can_be_read_again() {
 fn what_is_no_file_is_refused() {
     let directory = directory("no-file");
     let error = Gguf::open(&directory).unwrap_err().to_string();
-    assert!(error.contains("a directory; give a .gguf file in it"), "{error}");
+    assert!(error.contains("holds no config.json; give a .gguf file, or the directory of a Hugging Face model"), "{error}");
     let missing = directory.join("missing.gguf");
     let error = Gguf::open(&missing).unwrap_err().to_string();
     assert!(error.contains("missing.gguf: cannot open"), "{error}");

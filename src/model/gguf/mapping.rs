@@ -33,7 +33,7 @@ impl Mapping {
         // Before opening: to open a pipe may wait forever.
         let kind = std::fs::metadata(path).map_err(io("open"))?;
         if !kind.is_file() {
-            let what = if kind.is_dir() { "a directory; give a .gguf file in it" } else { "not a regular file" };
+            let what = if kind.is_dir() { "a directory, where a file is needed" } else { "not a regular file" };
             return Err(Error::Malformed { path: path.to_owned(), reason: format!("this is {what}") });
         }
         let mut file = File::open(path).map_err(io("open"))?;
