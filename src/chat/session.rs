@@ -20,7 +20,14 @@ impl ChatSession {
     pub(super) fn new(model: &Arc<Model>, options: SessionOptions, draft: Draft<Model>, most: usize) -> Result<Self> {
         let drafter: Box<dyn Drafter> = match draft {
             Draft::None => return Ok(ChatSession::Plain(Session::new(model, options)?)),
-            Draft::Lookup => Box::new(Lookup::new(options.context_size)?),
+            Draft::Lookup => match Lookup::new(options.context_size) {
+                Ok(lookup) => Box::new(lookup),
+                Err(e) => {
+                    // Where the index has no room the cache seldom has, and its error says what would fit.
+                    Session::new(model, options)?;
+                    return Err(e);
+                }
+            },
             Draft::Model(draft) => Box::new(DraftModel::new(&Arc::new(draft), model, &options)?),
         };
         Ok(ChatSession::Guessing(SpeculativeSession::new(model, options, drafter, DraftLength::UpTo(most))?))

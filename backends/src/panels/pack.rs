@@ -31,7 +31,7 @@ fn pack_unit(format: Format, rows: &[&[u8]; ROWS], unit: &mut [u8]) {
         Format::Q5_1 | Format::Q5_K => (5, 0),
         Format::Q6_K => (6, 32),
         Format::Q8_0 => (8, 0),
-        Format::F32 | Format::F16 | Format::BF16 => panic!("{format} has no blocks"),
+        _ => panic!("{format} has no such panels"),
     };
     let groups = if matches!(format, Format::Q6_K) { near_groups } else { far_groups };
     let (quants, scales) = unit.split_at_mut(format.block_len() / BLOCK * bits * VECTOR);
@@ -144,6 +144,9 @@ mod tests {
         for format in Format::ALL.into_iter().filter(|format| !format.is_float()) {
             let (owner, kernel) = table.matmul(format).last().expect("a product");
             assert_eq!(*owner, "avx2", "{format}");
+            if kernel.unpack().is_none() {
+                continue; // decoded when it is packed
+            }
             let k = 3 * format.block_len();
             for n_rows in [1, 7, 16] {
                 let rows = WeightFill::Bytes.rows(format, n_rows, k, &mut Random::new(n_rows as u64));

@@ -195,7 +195,7 @@ fn tq1_0(block: &mut Block, bytes: &[u8]) -> Shape {
         for (digit, power) in POWERS[..n_digits].iter().enumerate() {
             for (j, b) in part.iter().enumerate() {
                 let fraction = b.wrapping_mul(*power);
-                block.q[first + digit * part.len() + j] = (u16::from(fraction) * 3 >> 8) as i8 - 1;
+                block.q[first + digit * part.len() + j] = ((u16::from(fraction) * 3) >> 8) as i8 - 1;
             }
         }
     }
