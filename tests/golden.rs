@@ -6,7 +6,7 @@ mod compare;
 
 use std::path::PathBuf;
 
-use compare::{best, first_difference, ids, kl, load, mean, read_f32, read_json, run, runnable};
+use compare::{best, digest, first_difference, ids, kl, load, mean, read_f32, read_json, run, runnable};
 use rml::decode::KvType;
 use rml::text::Encode;
 
@@ -149,4 +149,29 @@ fn logits_are_the_same_bits_on_every_backend_thread_count_and_chunk_size() {
         }
     }
     assert!(wrong.is_empty(), "{} differ, such as {:#?}", wrong.len(), &wrong[..wrong.len().min(3)]);
+}
+
+/// `models/bits.json` holds what `ref` gave on x86-64: emulated or real, any other machine has to give the same.
+#[test]
+fn logits_are_the_same_bits_on_every_machine() {
+    let (sequences, fixtures) = fixtures();
+    let recorded = read_json(&folder().join("bits.json"));
+    let mut got = serde_json::Map::new();
+    let mut wrong = Vec::new();
+    for fixture in &fixtures {
+        for backend in runnable() {
+            let model = load(&fixture.path, backend, 2);
+            for kv in KvType::ALL {
+                let logits: Vec<f32> = sequences.iter().flat_map(|s| run(&model, kv, &[100, 1, 512], &s.tokens)).collect();
+                let key = format!("{} kv {}", fixture.name, kv.name());
+                let digest = digest(&logits);
+                if recorded[&key] != digest {
+                    wrong.push(format!("{key} on {backend}"));
+                }
+                got.entry(key).or_insert_with(|| digest.into());
+            }
+        }
+    }
+    let all = serde_json::to_string_pretty(&got).expect("JSON");
+    assert!(wrong.is_empty(), "{wrong:#?} differ from what is recorded; here, the first backend gives {all}");
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use compare::{best, first_difference, ids, kl, load, log_sum_exp, mean, read_f32, read_json, run, runnable};
+use compare::{best, digest, first_difference, ids, kl, load, log_sum_exp, mean, read_f32, read_json, run, runnable};
 use rml::decode::KvType;
 use rml::fetch::{DEFAULT_MODEL, Fetcher};
 use rml::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup};
@@ -173,6 +173,28 @@ fn logits_are_the_same_bits_on_every_backend() {
             let difference = first_difference(&expected, &got, n_vocab);
             assert!(difference.is_none(), "{backend}, {threads} threads, pieces of {pieces:?}: {difference:?}");
         }
+    }
+}
+
+/// What `ref` gave on x86-64: emulated or real, any other machine has to give the same.
+#[test]
+fn the_first_greedy_tokens_are_those_of_every_machine() {
+    const REPLY: [u32; 8] = [7042, 30, 198, 198, 504, 1797, 1918, 553];
+    /// Of the prompt and the reply, f16 cache.
+    const LOGITS: &str = "efac1cb5937fc206a8f6da98c9267b4e093e8c724d51bb093ec19e6d36bdf6c9";
+    let Some(path) = model_path() else { return };
+    let prompt = ids(&read_json(&here("fixtures/smollm2.json"))["prompts"][0]["ids"]);
+    for backend in runnable() {
+        let model = Arc::new(load(&path, backend, 2));
+        let options = SessionOptions { context_size: prompt.len() + REPLY.len(), ..SessionOptions::default() };
+        let mut reply = Vec::new();
+        let keep = |id| {
+            reply.push(id);
+            ControlFlow::Continue(())
+        };
+        Session::new(&model, options).expect("a session").generate(&prompt, REPLY.len(), keep).expect("a reply");
+        let logits = run(&model, KvType::F16, &[prompt.len(), 1], &[&prompt[..], &reply[..]].concat());
+        assert_eq!((&reply[..], &digest(&logits)[..]), (&REPLY[..], LOGITS), "{backend}");
     }
 }
 

@@ -82,6 +82,28 @@ fn ref_is_linked_runs_anywhere_and_has_the_lowest_rank() {
 }
 
 #[test]
+fn a_backend_of_another_architecture_is_known_and_says_so() {
+    let registry = Registry::new(CpuFeatures::detect("").unwrap());
+    let (names, wanted): (&[&str], _) = match std::env::consts::ARCH {
+        "x86_64" => (&["neon"], "it is for 64-bit Arm, and this CPU is x86_64"),
+        "aarch64" => (&["avx2", "avx512"], "it is for x86-64, and this CPU is aarch64"),
+        other => panic!("{other}: say here what is known of it"),
+    };
+    for name in names {
+        let error = registry.table_of(name).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("backend {name} cannot run here: {wanted}; there are auto, ref, ")), "{error}");
+    }
+}
+
+#[test]
+#[cfg(not(target_os = "macos"))]
+fn accelerate_is_known_everywhere_and_says_where_it_runs() {
+    let error = Registry::new(CpuFeatures::detect("").unwrap()).table_of("accelerate").unwrap_err().to_string();
+    let wanted = format!("backend accelerate cannot run here: it is for macOS, and this system is {}; there are ", std::env::consts::OS);
+    assert!(error.starts_with(&wanted), "{error}");
+}
+
+#[test]
 fn names_and_ranks_do_not_collide() {
     let registry = Registry::new(CpuFeatures::detect("").unwrap());
     let mut names: Vec<_> = registry.backends().iter().map(|r| r.backend.name()).collect();
@@ -135,4 +157,20 @@ fn groups_of_rml_disable() {
         let reason = r.refusal.as_ref().expect("refused").to_string();
         assert!(reason.contains("disabled by RML_DISABLE") || reason.contains("has no"), "{reason}");
     }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn features_of_the_cpu_choose_how_neon_multiplies() {
+    let every = CpuFeatures::detect("").unwrap();
+    for (disable, wanted) in [("dotprod,i8mm", "16x4"), ("i8mm", "16x4-sdot"), ("dotprod", "16x4"), ("", "16x4-smmla")] {
+        if !every.has("dotprod") && wanted != "16x4" || !every.has("i8mm") && wanted == "16x4-smmla" {
+            continue;
+        }
+        let table = Registry::new(CpuFeatures::detect(disable).unwrap()).table_of("neon").unwrap();
+        let ids: Vec<_> = table.matmul(Format::Q4_0).iter().map(|(_, kernel)| kernel.id()).collect();
+        assert_eq!(ids, ["ref:q4_0·q8:1x1".to_owned(), format!("neon:q4_0·q8:{wanted}")], "without {disable:?}");
+    }
+    let error = Registry::new(CpuFeatures::detect("neon").unwrap()).table_of("neon").unwrap_err().to_string();
+    assert!(error.contains("neon is disabled by RML_DISABLE"), "{error}");
 }

@@ -3,13 +3,15 @@
 mod arena;
 mod bell;
 pub mod choice;
+mod cores;
 mod memory;
 mod split;
 mod team;
 mod trace;
 
 pub use arena::{Arena, Plain};
+pub use cores::usable_threads;
 pub use memory::{Block, HUGE_PAGE, Pages, free_memory, zeroed};
 pub use split::{Chain, Chunks, Nothing, Split, Tiles};
-pub use team::{Pass, Team, usable_threads};
+pub use team::{Pass, Team};
 pub use trace::Trace;

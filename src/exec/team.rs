@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bell::Bell;
+use super::cores::usable_threads;
 use super::split::Split;
 use crate::{Error, Result};
 
@@ -228,11 +229,6 @@ impl Pass<'_> {
 
 /// More threads than any machine this is for has.
 const MAX_THREADS: usize = 1024;
-
-/// How many threads this process may use at once: CPUs, less what its affinity mask and its cgroup's quota take away.
-pub fn usable_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,7 @@ use rml::decode::{KvType, Rows, State};
 use rml::model::registry;
 use rml::{LoadOptions, Model};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Natural logarithms of the probabilities.
 pub(crate) fn log_softmax(x: &[f32]) -> Vec<f64> {
@@ -89,4 +90,11 @@ pub(crate) fn first_difference(expected: &[f32], got: &[f32], n_vocab: usize) ->
     assert_eq!(expected.len(), got.len(), "as many logits");
     let i = expected.iter().zip(got).position(|(a, b)| a.to_bits() != b.to_bits())?;
     Some(format!("position {} logit {} is {}, not {}", i / n_vocab, i % n_vocab, got[i], expected[i]))
+}
+
+/// SHA-256 of the bits of logits.
+pub(crate) fn digest(logits: &[f32]) -> String {
+    let mut hash = Sha256::new();
+    logits.iter().for_each(|x| hash.update(x.to_bits().to_le_bytes()));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,10 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::codec::ROWS;
-
-/// Bytes of a vector.
-pub(crate) const VECTOR: usize = 64;
+use crate::panels::{ROWS, VECTOR};
 
 /// Half a vector: rows `8 * half ..` of vector `i`.
 ///

@@ -1,8 +1,7 @@
 //! How a quantized format stands in a panel, and what it yields to the tile loops.
 //!
-//! A panel holds 16 rows. It is a sequence of units, one for each block of the format; a unit holds its quants in
-//! vectors of 64 bytes, 16 rows by 4 columns, a row to a lane, and then its scales, 16 rows side by side. A vector of
-//! packed nibbles (and their further bits) is a *pair*: it yields two groups of 4 columns.
+//! What stands where is said in [`panels`](crate::panels). A vector of packed nibbles (and their further bits) is a *pair*: it
+//! yields two groups of 4 columns.
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -10,11 +9,8 @@ use std::mem::MaybeUninit;
 use rml_kernels_ref::format::Format;
 
 use super::head::Head;
+use crate::panels::{BLOCK, ROWS};
 
-/// Rows in a panel.
-pub(crate) const ROWS: usize = 16;
-/// Columns that share one activation scale.
-pub(crate) const BLOCK: usize = 32;
 /// Most blocks of 32 columns in a unit.
 pub(crate) const MAX_UNIT: usize = 8;
 
@@ -63,13 +59,4 @@ pub(crate) trait Codec: 'static {
     /// # Safety
     /// `unit` holds a unit; the CPU has the features.
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head;
-}
-
-/// Pairs of neighbouring nibble rows: groups `p` and `p + 4`, the order of GGUF's 32-wide blocks.
-pub(crate) const fn far_groups(p: usize) -> [usize; 2] {
-    [p, p + 4]
-}
-/// Groups `2 p` and `2 p + 1`: a pair stays within 16 columns, for formats that scale 16 at a time.
-pub(crate) const fn near_groups(p: usize) -> [usize; 2] {
-    [2 * p, 2 * p + 1]
 }

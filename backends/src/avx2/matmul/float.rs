@@ -13,13 +13,12 @@ use std::mem::MaybeUninit;
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
 
-use super::codec::ROWS;
 use super::results::{Acc, PanelOut};
 use super::stored::Stored;
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
-use crate::unpack::panel_of_16;
+use crate::panels::{self, ROWS};
 
 /// Most tokens of a tile: their sums fill the registers.
 const MAX_TOKENS: usize = 6;
@@ -61,7 +60,7 @@ impl<S: Stored> MatmulKernel for Float<S> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        layout::<S>(k)
+        panels::layout(S::FORMAT, k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
@@ -70,7 +69,7 @@ impl<S: Stored> MatmulKernel for Float<S> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
@@ -93,14 +92,6 @@ impl<S: Stored> MatmulKernel for Float<S> {
                 _ => batch::<S>(panels, rows, k, out),
             }
         }
-    }
-}
-
-/// How rows of `k` weights are packed: panels of 16, column by column.
-pub(crate) fn layout<S: Stored>(k: usize) -> Result<PackedLayout, Refusal> {
-    match S::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
-        Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
-        None => Err(Refusal::new(format!("{k} columns are too many"))),
     }
 }
 

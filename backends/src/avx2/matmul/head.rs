@@ -2,8 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::codec::ROWS;
 use super::tokens::TokenBlock;
+use crate::panels::ROWS;
 
 /// Scales of 16 rows by 32 columns.
 pub(crate) trait Head: Copy {

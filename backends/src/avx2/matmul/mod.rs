@@ -1,10 +1,10 @@
 //! Matrix products.
 //!
-//! One packed layout serves decode and prefill: panels of 16 rows, a row to a lane ([`codec`]). A few tokens take the
+//! One packed layout serves decode and prefill: panels of 16 rows, a row to a lane ([`panels`](crate::panels)). A few tokens take the
 //! weights as they stream by, many take them unpacked to bytes, a stretch of a panel at a time ([`quantized`]); both run the
 //! same inner loops ([`tile`]).
 
-pub(crate) mod bits;
+mod bits;
 pub(crate) mod codec;
 pub(crate) mod float;
 mod head;
@@ -16,11 +16,11 @@ pub(crate) mod q6_k;
 pub(crate) mod q8;
 pub(crate) mod quantized;
 mod results;
-pub(crate) mod scales;
+mod scales;
 mod staged;
 pub(crate) mod stored;
 mod tile;
-pub(crate) mod tokens;
+mod tokens;
 
 use crate::matmul::MatmulKernel;
 

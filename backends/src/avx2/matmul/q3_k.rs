@@ -4,18 +4,12 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, near_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::{Grouped, GroupedMin};
 use super::q6_k::at;
-use super::scales::{HALVES, halves, store_bytes, store_halves};
-
-/// Blocks in a unit.
-pub(crate) const BLOCKS: usize = 8;
-/// Bytes of a block's two bits.
-pub(crate) const TWO_BITS: usize = 2 * VECTOR;
-/// Bytes of a block's quants of three bits.
-pub(crate) const THREE_BITS: usize = TWO_BITS + VECTOR;
+use super::scales::halves;
+use crate::panels::{BLOCKS_OF_256, HALVES, ROWS, SIXES, THREE_BITS, TWO_BITS, near_groups, store_bytes, store_halves};
 
 /// Unit: two bits (8 blocks, 2 vectors), scales and minima (16, 16 rows; a nibble each), scales of both (16 f16 each).
 pub(crate) struct Q2K;
@@ -35,7 +29,7 @@ impl Codec for Q2K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(BLOCKS * TWO_BITS);
+        let (quants, scales) = unit.split_at_mut(BLOCKS_OF_256 * TWO_BITS);
         for (b, quants) in quants.chunks_exact_mut(TWO_BITS).enumerate() {
             bits::store_two_bits(&rows.map(|row| two_bits(&row[16..], b)), quants);
         }
@@ -60,7 +54,7 @@ impl Codec for Q2K {
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the nibbles of scales and minima stand behind the quants, then the scales of both.
         unsafe {
-            let groups = unit.add(BLOCKS * TWO_BITS);
+            let groups = unit.add(BLOCKS_OF_256 * TWO_BITS);
             let (d, dmin) = (halves(groups.add(16 * ROWS)), halves(groups.add(16 * ROWS + HALVES)));
             for (b, head) in room.iter_mut().enumerate() {
                 let both = [0, 1].map(|i| _mm_loadu_si128(groups.add((2 * b + i) * ROWS).cast()));
@@ -84,13 +78,13 @@ impl Codec for Q3K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(BLOCKS * THREE_BITS);
+        let (quants, scales) = unit.split_at_mut(BLOCKS_OF_256 * THREE_BITS);
         for (b, quants) in quants.chunks_exact_mut(THREE_BITS).enumerate() {
             bits::store_two_bits(&rows.map(|row| two_bits(&row[32..], b)), quants);
             bits::store_bits(&rows.map(|row| bits::gather_bits(row, b)), &mut quants[TWO_BITS..]);
         }
-        let (sixes, supers) = scales.split_at_mut(12 * ROWS);
-        store_bytes::<12>(rows, 96, sixes);
+        let (sixes, supers) = scales.split_at_mut(SIXES * ROWS);
+        store_bytes::<SIXES>(rows, 96, sixes);
         store_halves(rows, 108, supers);
     }
 
@@ -111,8 +105,8 @@ impl Codec for Q3K {
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the 6-bit scales stand behind the quants, then the scales of scales.
         unsafe {
-            let sixes = unit.add(BLOCKS * THREE_BITS);
-            let d = halves(sixes.add(12 * ROWS));
+            let sixes = unit.add(BLOCKS_OF_256 * THREE_BITS);
+            let d = halves(sixes.add(SIXES * ROWS));
             let byte = |i: usize| _mm_loadu_si128(sixes.add(i * ROWS).cast());
             let scale = |j: usize| {
                 let low = at(byte(j % 8), j / 8 * 4, 15);

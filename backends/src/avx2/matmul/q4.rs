@@ -4,13 +4,11 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::{Scale, ScaleMin};
-use super::scales::{HALVES, halves, store_halves};
-
-/// Bytes of a unit's quants.
-pub(crate) const QUANTS: usize = 4 * VECTOR;
+use super::scales::halves;
+use crate::panels::{FOUR_BITS, HALVES, ROWS, far_groups, store_halves};
 
 /// Unit: nibbles (4 vectors), scales (16 f16).
 pub(crate) struct Q4_0;
@@ -30,7 +28,7 @@ impl Codec for Q4_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(QUANTS);
+        let (quants, scales) = unit.split_at_mut(FOUR_BITS);
         bits::store_dwords(&rows.map(|row| bits::load_bytes(&row[2..])), quants);
         store_halves(rows, 0, scales);
     }
@@ -46,7 +44,7 @@ impl Codec for Q4_0 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants.
-        room[0].write(Scale { d: unsafe { halves(unit.add(QUANTS)) } })
+        room[0].write(Scale { d: unsafe { halves(unit.add(FOUR_BITS)) } })
     }
 }
 
@@ -62,7 +60,7 @@ impl Codec for Q4_1 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(QUANTS);
+        let (quants, scales) = unit.split_at_mut(FOUR_BITS);
         bits::store_dwords(&rows.map(|row| bits::load_bytes(&row[4..])), quants);
         let (scales, minima) = scales.split_at_mut(HALVES);
         store_halves(rows, 0, scales);
@@ -80,6 +78,6 @@ impl Codec for Q4_1 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales and then the minima stand behind the quants.
-        room[0].write(unsafe { ScaleMin { d: halves(unit.add(QUANTS)), m: halves(unit.add(QUANTS + HALVES)) } })
+        room[0].write(unsafe { ScaleMin { d: halves(unit.add(FOUR_BITS)), m: halves(unit.add(FOUR_BITS + HALVES)) } })
     }
 }

@@ -6,16 +6,12 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::ScaleMin;
-use super::scales::{HALVES, halves, store_bytes, store_halves, widen};
-use super::{q4, q5};
-
-/// Blocks in a unit.
-pub(crate) const BLOCKS: usize = 8;
-/// Bytes that hold the 6-bit scales and minima of a row.
-pub(crate) const SCALE_BYTES: usize = 12;
+use super::q5;
+use super::scales::{halves, widen};
+use crate::panels::{BLOCKS_OF_256, FIVE_BITS, FOUR_BITS, HALVES, ROWS, SIXES, far_groups, store_bytes, store_halves};
 
 /// Unit: nibbles (8 blocks, 4 vectors), 6-bit scales (12, 16 rows), scales of scales and of minima (16 f16 each).
 pub(crate) struct Q4K;
@@ -35,9 +31,9 @@ impl Codec for Q4K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(BLOCKS * q4::QUANTS);
-        for (b, quants) in quants.chunks_exact_mut(q4::QUANTS).enumerate() {
-            bits::store_dwords(&rows.map(|row| nibbles(&row[4 + SCALE_BYTES..], b)), quants);
+        let (quants, scales) = unit.split_at_mut(BLOCKS_OF_256 * FOUR_BITS);
+        for (b, quants) in quants.chunks_exact_mut(FOUR_BITS).enumerate() {
+            bits::store_dwords(&rows.map(|row| nibbles(&row[4 + SIXES..], b)), quants);
         }
         store_scales(rows, scales);
     }
@@ -46,14 +42,14 @@ impl Codec for Q4K {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with the blocks' quants.
-        unsafe { bits::nibbles(unit.add(b * q4::QUANTS), half, p) }
+        unsafe { bits::nibbles(unit.add(b * FOUR_BITS), half, p) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants.
-        unsafe { heads(unit.add(BLOCKS * q4::QUANTS), room) }
+        unsafe { heads(unit.add(BLOCKS_OF_256 * FOUR_BITS), room) }
     }
 }
 
@@ -69,11 +65,11 @@ impl Codec for Q5K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(BLOCKS * q5::QUANTS);
-        let fifths = 4 + SCALE_BYTES;
-        for (b, quants) in quants.chunks_exact_mut(q5::QUANTS).enumerate() {
+        let (quants, scales) = unit.split_at_mut(BLOCKS_OF_256 * FIVE_BITS);
+        let fifths = 4 + SIXES;
+        for (b, quants) in quants.chunks_exact_mut(FIVE_BITS).enumerate() {
             bits::store_dwords(&rows.map(|row| nibbles(&row[fifths + 32..], b)), quants);
-            bits::store_bits(&rows.map(|row| bits::gather_bits(&row[fifths..], b)), &mut quants[4 * VECTOR..]);
+            bits::store_bits(&rows.map(|row| bits::gather_bits(&row[fifths..], b)), &mut quants[FOUR_BITS..]);
         }
         store_scales(rows, scales);
     }
@@ -82,14 +78,14 @@ impl Codec for Q5K {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with the blocks' quants.
-        unsafe { q5::quants(unit.add(b * q5::QUANTS), half, p) }
+        unsafe { q5::quants(unit.add(b * FIVE_BITS), half, p) }
     }
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants.
-        unsafe { heads(unit.add(BLOCKS * q5::QUANTS), room) }
+        unsafe { heads(unit.add(BLOCKS_OF_256 * FIVE_BITS), room) }
     }
 }
 
@@ -109,8 +105,8 @@ fn nibbles(quants: &[u8], b: usize) -> __m128i {
 
 /// Packs what stands before the quants in the file: two f16, then the 6-bit scales.
 fn store_scales(rows: &[&[u8]; ROWS], dst: &mut [u8]) {
-    let (sixes, supers) = dst.split_at_mut(SCALE_BYTES * ROWS);
-    store_bytes::<SCALE_BYTES>(rows, 4, sixes);
+    let (sixes, supers) = dst.split_at_mut(SIXES * ROWS);
+    store_bytes::<SIXES>(rows, 4, sixes);
     store_halves(rows, 0, supers);
     store_halves(rows, 2, &mut supers[HALVES..]);
 }
@@ -122,7 +118,7 @@ fn store_scales(rows: &[&[u8]; ROWS], dst: &mut [u8]) {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 unsafe fn heads(scales: *const u8, room: &mut Heads<ScaleMin>) -> *const ScaleMin {
-    let mut whole = [[0_u8; ROWS]; 2 * BLOCKS]; // scales, then minima
+    let mut whole = [[0_u8; ROWS]; 2 * BLOCKS_OF_256]; // scales, then minima
     let (d, dmin);
     // SAFETY: 12 times 16 bytes, then the f16; `whole` has 16 times 16 bytes. Two blocks go at a time.
     unsafe {
@@ -139,11 +135,11 @@ unsafe fn heads(scales: *const u8, room: &mut Heads<ScaleMin>) -> *const ScaleMi
             _mm256_storeu_si256(dst.add(4 + i), _mm256_and_si256(b, low6));
             _mm256_storeu_si256(dst.add(6 + i), _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16::<4>(c), low4), upper_b));
         }
-        d = halves(scales.add(SCALE_BYTES * ROWS));
-        dmin = halves(scales.add(SCALE_BYTES * ROWS + HALVES)).map(|dmin| _mm256_xor_ps(dmin, _mm256_set1_ps(-0.0)));
+        d = halves(scales.add(SIXES * ROWS));
+        dmin = halves(scales.add(SIXES * ROWS + HALVES)).map(|dmin| _mm256_xor_ps(dmin, _mm256_set1_ps(-0.0)));
     }
     for (b, head) in room.iter_mut().enumerate() {
-        head.write(ScaleMin { d: times(d, &whole[b]), m: times(dmin, &whole[BLOCKS + b]) });
+        head.write(ScaleMin { d: times(d, &whole[b]), m: times(dmin, &whole[BLOCKS_OF_256 + b]) });
     }
     room.as_ptr().cast()
 }

@@ -4,15 +4,11 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::{Scale, ScaleMin};
-use super::scales::{HALVES, halves, store_halves};
-
-/// Bytes of a block's nibbles.
-pub(crate) const NIBBLES: usize = 4 * VECTOR;
-/// Bytes of a block's quants.
-pub(crate) const QUANTS: usize = NIBBLES + VECTOR;
+use super::scales::halves;
+use crate::panels::{FIVE_BITS, FOUR_BITS, HALVES, ROWS, far_groups, store_halves};
 
 /// Unit: nibbles (4 vectors), fifth bits (1 vector), scales (16 f16).
 pub(crate) struct Q5_0;
@@ -32,7 +28,7 @@ impl Codec for Q5_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(QUANTS);
+        let (quants, scales) = unit.split_at_mut(FIVE_BITS);
         store_quants(rows, 2, quants);
         store_halves(rows, 0, scales);
     }
@@ -48,7 +44,7 @@ impl Codec for Q5_0 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants.
-        room[0].write(Scale { d: unsafe { halves(unit.add(QUANTS)) } })
+        room[0].write(Scale { d: unsafe { halves(unit.add(FIVE_BITS)) } })
     }
 }
 
@@ -64,7 +60,7 @@ impl Codec for Q5_1 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(QUANTS);
+        let (quants, scales) = unit.split_at_mut(FIVE_BITS);
         store_quants(rows, 4, quants);
         let (scales, minima) = scales.split_at_mut(HALVES);
         store_halves(rows, 0, scales);
@@ -82,7 +78,7 @@ impl Codec for Q5_1 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales and then the minima stand behind the quants.
-        room[0].write(unsafe { ScaleMin { d: halves(unit.add(QUANTS)), m: halves(unit.add(QUANTS + HALVES)) } })
+        room[0].write(unsafe { ScaleMin { d: halves(unit.add(FIVE_BITS)), m: halves(unit.add(FIVE_BITS + HALVES)) } })
     }
 }
 
@@ -90,7 +86,7 @@ impl Codec for Q5_1 {
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn store_quants(rows: &[&[u8]; ROWS], at: usize, quants: &mut [u8]) {
-    let (nibbles, fifths) = quants.split_at_mut(NIBBLES);
+    let (nibbles, fifths) = quants.split_at_mut(FOUR_BITS);
     bits::store_dwords(&rows.map(|row| bits::load_bytes(&row[at + 4..])), nibbles);
     bits::store_bits(&rows.map(|row| u32::from_le_bytes(*row[at..].first_chunk().expect("4 bytes"))), fifths);
 }
@@ -105,7 +101,7 @@ pub(super) unsafe fn quants(block: *const u8, half: usize, p: usize) -> [__m256i
     // SAFETY: the caller's.
     unsafe {
         let [low, high] = bits::nibbles(block, half, p);
-        let (fifths, [g, h]) = (block.add(NIBBLES), far_groups(p));
+        let (fifths, [g, h]) = (block.add(FOUR_BITS), far_groups(p));
         [_mm256_or_si256(low, bits::one_bit(fifths, half, g, 4)), _mm256_or_si256(high, bits::one_bit(fifths, half, h, 4))]
     }
 }

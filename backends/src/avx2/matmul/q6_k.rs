@@ -4,17 +4,11 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, near_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::Grouped;
-use super::scales::{halves, store_bytes, store_halves};
-
-/// Blocks in a unit.
-pub(crate) const BLOCKS: usize = 8;
-/// Bytes of a block's nibbles.
-pub(crate) const NIBBLES: usize = 4 * VECTOR;
-/// Bytes of a block's quants.
-pub(crate) const QUANTS: usize = NIBBLES + 2 * VECTOR;
+use super::scales::halves;
+use crate::panels::{BLOCKS_OF_256, FOUR_BITS, ROWS, SIX_BITS, near_groups, store_bytes, store_halves};
 
 /// Unit: nibbles and two bits (8 blocks, 4 + 2 vectors), scales (16, 16 rows), scales of scales (16 f16).
 pub(crate) struct Q6K;
@@ -31,8 +25,8 @@ impl Codec for Q6K {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(BLOCKS * QUANTS);
-        for (b, quants) in quants.chunks_exact_mut(QUANTS).enumerate() {
+        let (quants, scales) = unit.split_at_mut(BLOCKS_OF_256 * SIX_BITS);
+        for (b, quants) in quants.chunks_exact_mut(SIX_BITS).enumerate() {
             // In the file 128 columns share 64 bytes of nibbles and 32 bytes of the two upper bits.
             let (low, high) = (64 * (b / 4) + 32 * (b % 2), 128 + 32 * (b / 4));
             let nibbles = |row: &[u8]| {
@@ -42,7 +36,7 @@ impl Codec for Q6K {
             };
             bits::store_dwords(&rows.map(nibbles), quants);
             let two_bits = |row: &[u8]| [0, 16].map(|i| at(bits::load_bytes(&row[high + i..]), 2 * (b % 4), 3));
-            bits::store_two_bits(&rows.map(two_bits), &mut quants[NIBBLES..]);
+            bits::store_two_bits(&rows.map(two_bits), &mut quants[FOUR_BITS..]);
         }
         let (groups, supers) = scales.split_at_mut(16 * ROWS);
         store_bytes::<16>(rows, 192, groups);
@@ -54,9 +48,9 @@ impl Codec for Q6K {
     unsafe fn pair(unit: *const u8, b: usize, half: usize, p: usize) -> [__m256i; 2] {
         // SAFETY: the unit starts with the blocks' quants.
         unsafe {
-            let block = unit.add(b * QUANTS);
+            let block = unit.add(b * SIX_BITS);
             let [low, high] = bits::nibbles(block, half, p);
-            let (upper, [g, h]) = (block.add(NIBBLES), near_groups(p));
+            let (upper, [g, h]) = (block.add(FOUR_BITS), near_groups(p));
             [_mm256_or_si256(low, bits::two_bits(upper, half, g, 4)), _mm256_or_si256(high, bits::two_bits(upper, half, h, 4))]
         }
     }
@@ -66,7 +60,7 @@ impl Codec for Q6K {
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants, then the scales of scales.
         unsafe {
-            let groups = unit.add(BLOCKS * QUANTS);
+            let groups = unit.add(BLOCKS_OF_256 * SIX_BITS);
             let d = halves(groups.add(16 * ROWS));
             for (b, head) in room.iter_mut().enumerate() {
                 let groups = groups.add(2 * b * ROWS).cast::<[i8; ROWS]>();

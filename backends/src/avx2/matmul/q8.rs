@@ -4,13 +4,11 @@ use std::arch::x86_64::*;
 
 use rml_kernels_ref::format::Format;
 
-use super::bits::{self, VECTOR};
-use super::codec::{Codec, Heads, ROWS, Sum, far_groups};
+use super::bits;
+use super::codec::{Codec, Heads, Sum};
 use super::head::Scale;
-use super::scales::{halves, store_halves};
-
-/// Bytes of a unit's quants.
-pub(crate) const QUANTS: usize = 8 * VECTOR;
+use super::scales::halves;
+use crate::panels::{EIGHT_BITS, ROWS, VECTOR, far_groups, store_halves};
 
 /// Unit: bytes (8 vectors, one a group), scales (16 f16).
 pub(crate) struct Q8_0;
@@ -27,7 +25,7 @@ impl Codec for Q8_0 {
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn pack(rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-        let (quants, scales) = unit.split_at_mut(QUANTS);
+        let (quants, scales) = unit.split_at_mut(EIGHT_BITS);
         for (i, quants) in quants.chunks_exact_mut(4 * VECTOR).enumerate() {
             bits::store_dwords(&rows.map(|row| bits::load_bytes(&row[2 + 16 * i..])), quants);
         }
@@ -45,6 +43,6 @@ impl Codec for Q8_0 {
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn heads(unit: *const u8, room: &mut Heads<Self::Head>) -> *const Self::Head {
         // SAFETY: the scales stand behind the quants.
-        room[0].write(Scale { d: unsafe { halves(unit.add(QUANTS)) } })
+        room[0].write(Scale { d: unsafe { halves(unit.add(EIGHT_BITS)) } })
     }
 }

@@ -8,15 +8,14 @@ use std::mem::MaybeUninit;
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations};
 use rml_kernels_ref::format::Format;
 
-use super::codec::{BLOCK, Codec, MAX_UNIT, ROWS};
+use super::codec::{Codec, MAX_UNIT};
 use super::results::PanelOut;
 use super::staged::{self, Staged, StagedBlock};
 use super::tile::tile;
-use super::tokens::Tokens;
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
-use crate::unpack::panel_of_16;
+use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
 const MAX_STREAMED: usize = 8;
@@ -59,7 +58,7 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        layout::<C>(k)
+        panels::layout(C::FORMAT, k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
@@ -68,7 +67,7 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
@@ -89,14 +88,6 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
                 }
             }
         }
-    }
-}
-
-/// How rows of `k` weights are packed: panels of 16 that take what the rows do.
-pub(crate) fn layout<C: Codec>(k: usize) -> Result<PackedLayout, Refusal> {
-    match C::FORMAT.row_bytes(k).and_then(|bytes| bytes.checked_mul(ROWS)) {
-        Some(panel_bytes) => Ok(PackedLayout { panel_rows: ROWS, panel_bytes, in_place: false }),
-        None => Err(Refusal::new(format!("{k} columns are not whole blocks of {}", C::FORMAT.block_len()))),
     }
 }
 

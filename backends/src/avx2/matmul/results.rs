@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
-use super::codec::ROWS;
 use crate::TileMut;
+use crate::panels::ROWS;
 
 /// Results of 16 rows for `N` tokens, rows by halves.
 pub(super) type Acc<const N: usize> = [[__m256; 2]; N];

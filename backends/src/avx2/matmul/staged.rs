@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 
 use rml_kernels_ref::format::Format;
 
-use super::codec::{BLOCK, Codec, Heads, MAX_UNIT, ROWS, Sum};
+use super::codec::{Codec, Heads, MAX_UNIT, Sum};
+use crate::panels::{BLOCK, ROWS};
 
 /// A block of 32 columns, unpacked.
 #[repr(C, align(32))]

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use rml_kernels_ref::format::Format;
 
 use super::bits::{load_bytes, store, transpose};
-use super::codec::ROWS;
+use crate::panels::ROWS;
 
 /// A float that weights are stored as.
 pub(crate) trait Stored: 'static {

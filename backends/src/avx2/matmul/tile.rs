@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use super::codec::{Codec, Heads, MAX_UNIT, Sum};
 use super::head::Head;
 use super::results::Acc;
-use super::tokens::Tokens;
+use crate::panels::Tokens;
 
 /// How far ahead of its use a weight is asked for from memory.
 const AHEAD: usize = 6 * 1024;

@@ -2,8 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use crate::avx2::matmul::bits::VECTOR;
-use crate::avx2::matmul::codec::ROWS;
+use crate::panels::{ROWS, VECTOR};
 
 /// Vector `i`.
 ///

@@ -16,12 +16,11 @@ use rml_kernels_ref::format::Format;
 
 use super::results::PanelOut;
 use crate::TileMut;
-use crate::avx2::matmul::codec::ROWS;
 use crate::avx2::matmul::float;
 use crate::avx2::matmul::stored::Stored;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
-use crate::unpack::panel_of_16;
+use crate::panels::{self, ROWS};
 
 /// Most tokens of a tile of two panels: their sums fill the registers.
 const MAX_TOKENS: usize = 12;
@@ -101,7 +100,7 @@ impl<S: Wide> MatmulKernel for Float<S> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        float::layout::<S>(k)
+        panels::layout(S::FORMAT, k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
@@ -110,7 +109,7 @@ impl<S: Wide> MatmulKernel for Float<S> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

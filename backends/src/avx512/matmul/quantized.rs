@@ -15,12 +15,11 @@ use super::stage::{STRETCH, Stage};
 use super::staged::{Staged, StagedBlock, unpack};
 use super::tile::tile;
 use crate::TileMut;
-use crate::avx2::matmul::codec::{BLOCK, Codec, MAX_UNIT, ROWS};
+use crate::avx2::matmul::codec::{Codec, MAX_UNIT};
 use crate::avx2::matmul::quantized;
-use crate::avx2::matmul::tokens::Tokens;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
-use crate::unpack::panel_of_16;
+use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
@@ -64,7 +63,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        quantized::layout::<C>(k)
+        panels::layout(C::FORMAT, k)
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
@@ -73,7 +72,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 use std::marker::PhantomData;
 
 use crate::TileMut;
-use crate::avx2::matmul::codec::ROWS;
+use crate::panels::ROWS;
 
 /// The cells of one panel: at most 16 of each token.
 pub(super) struct PanelOut<'a> {

@@ -4,10 +4,9 @@ use std::arch::x86_64::*;
 
 use super::bits::{bytes, far_nibbles, halves, load, nibbles, one_bit, part, two_bits};
 use super::scales::{Grouped, GroupedMin, Scale, ScaleMin, Scales};
-use crate::avx2::matmul::bits::VECTOR;
-use crate::avx2::matmul::codec::{Codec, ROWS};
-use crate::avx2::matmul::scales::HALVES;
+use crate::avx2::matmul::codec::Codec;
 use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
+use crate::panels::{BLOCKS_OF_256, EIGHT_BITS, FIVE_BITS, FOUR_BITS, HALVES, ROWS, SIX_BITS, SIXES, THREE_BITS, TWO_BITS};
 
 /// Blocks of 32 columns by 16 rows, in units.
 pub(super) trait Source: 'static {
@@ -56,37 +55,37 @@ macro_rules! source {
     };
 }
 
-source!(q4::Q4_0, Scale<8>, |unit, _b, group| far_nibbles(unit, group), Scale(halves(unit.add(q4::QUANTS))));
-source!(q4::Q4_1, ScaleMin, |unit, _b, group| far_nibbles(unit, group), scale_min(unit.add(q4::QUANTS)));
-source!(q5::Q5_0, Scale<16>, |unit, _b, group| five_bits(unit, group), Scale(halves(unit.add(q5::QUANTS))));
-source!(q5::Q5_1, ScaleMin, |unit, _b, group| five_bits(unit, group), scale_min(unit.add(q5::QUANTS)));
+source!(q4::Q4_0, Scale<8>, |unit, _b, group| far_nibbles(unit, group), Scale(halves(unit.add(FOUR_BITS))));
+source!(q4::Q4_1, ScaleMin, |unit, _b, group| far_nibbles(unit, group), scale_min(unit.add(FOUR_BITS)));
+source!(q5::Q5_0, Scale<16>, |unit, _b, group| five_bits(unit, group), Scale(halves(unit.add(FIVE_BITS))));
+source!(q5::Q5_1, ScaleMin, |unit, _b, group| five_bits(unit, group), scale_min(unit.add(FIVE_BITS)));
 source!(
     q8::Q8_0,
     Scale<128>,
     |unit, _b, group| _mm512_xor_si512(load(unit, group), _mm512_set1_epi8(-128)),
-    Scale(halves(unit.add(q8::QUANTS)))
+    Scale(halves(unit.add(EIGHT_BITS)))
 );
 source!(
     q4_k::Q4K,
     ScaleMin,
-    |unit, b, group| far_nibbles(unit.add(b * q4::QUANTS), group),
-    six_bit_scales(unit.add(q4_k::BLOCKS * q4::QUANTS), b)
+    |unit, b, group| far_nibbles(unit.add(b * FOUR_BITS), group),
+    six_bit_scales(unit.add(BLOCKS_OF_256 * FOUR_BITS), b)
 );
 source!(
     q4_k::Q5K,
     ScaleMin,
-    |unit, b, group| five_bits(unit.add(b * q5::QUANTS), group),
-    six_bit_scales(unit.add(q4_k::BLOCKS * q5::QUANTS), b)
+    |unit, b, group| five_bits(unit.add(b * FIVE_BITS), group),
+    six_bit_scales(unit.add(BLOCKS_OF_256 * FIVE_BITS), b)
 );
 source!(
     q6_k::Q6K,
     Grouped<5>,
     |unit, b, group| {
-        let block = unit.add(b * q6_k::QUANTS);
-        _mm512_or_si512(nibbles(block, group / 2, group % 2 == 1), two_bits(block.add(q6_k::NIBBLES), group, 4))
+        let block = unit.add(b * SIX_BITS);
+        _mm512_or_si512(nibbles(block, group / 2, group % 2 == 1), two_bits(block.add(FOUR_BITS), group, 4))
     },
     {
-        let groups = unit.add(q6_k::BLOCKS * q6_k::QUANTS);
+        let groups = unit.add(BLOCKS_OF_256 * SIX_BITS);
         let d = halves(groups.add(16 * ROWS));
         Grouped { d, groups: [_mm512_cvtepi8_epi32(bytes(groups, 2 * b)), _mm512_cvtepi8_epi32(bytes(groups, 2 * b + 1))] }
     }
@@ -95,17 +94,17 @@ source!(
     q3_k::Q3K,
     Grouped<2>,
     |unit, b, group| {
-        let block = unit.add(b * q3_k::THREE_BITS);
-        _mm512_or_si512(two_bits(block, group, 0), one_bit(block.add(q3_k::TWO_BITS), group, 2))
+        let block = unit.add(b * THREE_BITS);
+        _mm512_or_si512(two_bits(block, group, 0), one_bit(block.add(TWO_BITS), group, 2))
     },
     {
-        let sixes = unit.add(q3_k::BLOCKS * q3_k::THREE_BITS);
-        let (d, first) = (halves(sixes.add(12 * ROWS)), 2 * b);
+        let sixes = unit.add(BLOCKS_OF_256 * THREE_BITS);
+        let (d, first) = (halves(sixes.add(SIXES * ROWS)), 2 * b);
         Grouped { d, groups: [three_bit_scale(sixes, first), three_bit_scale(sixes, first + 1)] }
     }
 );
-source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * q3_k::TWO_BITS), group, 0), {
-    let groups = unit.add(q3_k::BLOCKS * q3_k::TWO_BITS);
+source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * TWO_BITS), group, 0), {
+    let groups = unit.add(BLOCKS_OF_256 * TWO_BITS);
     let (d, dmin) = (halves(groups.add(16 * ROWS)), halves(groups.add(16 * ROWS + HALVES)));
     let (first, last) = (bytes(groups, 2 * b), bytes(groups, 2 * b + 1));
     let minima = [_mm512_cvtepu8_epi32(part(first, 4, 15)), _mm512_cvtepu8_epi32(part(last, 4, 15))];
@@ -122,7 +121,7 @@ source!(q3_k::Q2K, GroupedMin, |unit, b, group| two_bits(unit.add(b * q3_k::TWO_
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn five_bits(block: *const u8, group: usize) -> __m512i {
     // SAFETY: 4 vectors and 1, the caller's.
-    unsafe { _mm512_or_si512(far_nibbles(block, group), one_bit(block.add(4 * VECTOR), group, 4)) }
+    unsafe { _mm512_or_si512(far_nibbles(block, group), one_bit(block.add(FOUR_BITS), group, 4)) }
 }
 
 /// Scales and minima as f16.
@@ -147,8 +146,8 @@ unsafe fn six_bit_scales(scales: *const u8, b: usize) -> ScaleMin {
             let (scale, min) = (part(bytes(scales, b - 4), 2, 0b11_0000), part(bytes(scales, b), 2, 0b11_0000));
             (_mm_or_si128(part(low, 0, 15), scale), _mm_or_si128(part(low, 4, 15), min))
         };
-        let d = halves(scales.add(q4_k::SCALE_BYTES * ROWS));
-        let dmin = _mm512_xor_ps(halves(scales.add(q4_k::SCALE_BYTES * ROWS + HALVES)), _mm512_set1_ps(-0.0));
+        let d = halves(scales.add(SIXES * ROWS));
+        let dmin = _mm512_xor_ps(halves(scales.add(SIXES * ROWS + HALVES)), _mm512_set1_ps(-0.0));
         let (scale, min) = (_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(scale)), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(min)));
         ScaleMin { d: _mm512_mul_ps(d, scale), m: _mm512_mul_ps(dmin, min) }
     }

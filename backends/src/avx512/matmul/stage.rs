@@ -4,8 +4,7 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use super::scales::{Scales, TokenBlock};
-use crate::avx2::matmul::codec::BLOCK;
-use crate::avx2::matmul::tokens::Tokens;
+use crate::panels::{BLOCK, Tokens};
 
 /// Most blocks in a stretch.
 pub(super) const STRETCH: usize = 32;

@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 
 use super::scales::Scales;
 use super::source::Source;
-use crate::avx2::matmul::bits::VECTOR;
-use crate::avx2::matmul::codec::{BLOCK, ROWS};
+use crate::panels::{BLOCK, ROWS, VECTOR};
 
 /// A block of 32 columns, unpacked.
 #[repr(C, align(64))]

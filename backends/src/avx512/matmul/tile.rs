@@ -10,8 +10,7 @@ use std::mem::MaybeUninit;
 use super::scales::Scales;
 use super::source::Source;
 use super::stage::Stage;
-use crate::avx2::matmul::bits::VECTOR;
-use crate::avx2::matmul::tokens::Tokens;
+use crate::panels::{Tokens, VECTOR};
 
 /// How far ahead of its use a weight is asked for from memory.
 const AHEAD: usize = 2 * 1024;
