@@ -1,24 +1,30 @@
-//! Backends whose kernels are not compiled for this architecture: listed all the same, each with the reason.
+//! Backends whose kernels are not compiled for this architecture or system: listed all the same, each with the reason.
 
 use crate::{Backend, CpuFeatures, KernelTable, Refusal};
 
-/// The name of a backend of another architecture.
+/// The name of a backend of another kind of machine.
 #[derive(Debug)]
 struct Elsewhere {
     name: &'static str,
     rank: u32,
-    architecture: &'static str,
+    place: &'static str,
+    here: (&'static str, &'static str), // what is there instead: a noun and its name
 }
+
+/// This machine, for backends of another architecture.
+const CPU: (&str, &str) = ("CPU", std::env::consts::ARCH);
 
 #[cfg(not(target_arch = "x86_64"))]
 mod x86 {
-    use super::Elsewhere;
+    use super::{CPU, Elsewhere};
 
-    crate::register!(Elsewhere { name: "avx2", rank: 20, architecture: "x86-64" });
-    crate::register!(Elsewhere { name: "avx512", rank: 30, architecture: "x86-64" });
+    crate::register!(Elsewhere { name: "avx2", rank: 20, place: "x86-64", here: CPU });
+    crate::register!(Elsewhere { name: "avx512", rank: 30, place: "x86-64", here: CPU });
 }
 #[cfg(not(target_arch = "aarch64"))]
-crate::register!(Elsewhere { name: "neon", rank: 20, architecture: "64-bit Arm" });
+crate::register!(Elsewhere { name: "neon", rank: 20, place: "64-bit Arm", here: CPU });
+#[cfg(not(target_os = "macos"))]
+crate::register!(Elsewhere { name: "accelerate", rank: 25, place: "macOS", here: ("system", std::env::consts::OS) });
 
 impl Backend for Elsewhere {
     fn name(&self) -> &'static str {
@@ -30,7 +36,8 @@ impl Backend for Elsewhere {
     }
 
     fn probe(&self, _: &CpuFeatures) -> Result<(), Refusal> {
-        Err(Refusal::new(format!("it is for {}, and this CPU is {}", self.architecture, std::env::consts::ARCH)))
+        let (noun, name) = self.here;
+        Err(Refusal::new(format!("it is for {}, and this {noun} is {name}", self.place)))
     }
 
     fn install(&self, _: &CpuFeatures, _: &mut KernelTable) {

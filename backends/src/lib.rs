@@ -2,7 +2,7 @@
 //!
 //! A backend is listed by being linked. `README.md` beside this crate says how to add one.
 
-#[cfg(any(target_os = "macos", feature = "cblas"))]
+#[cfg(all(any(target_os = "macos", feature = "cblas"), any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub mod accelerate;
 #[cfg(target_arch = "x86_64")]
 pub mod avx2;
@@ -21,8 +21,6 @@ pub mod reference_backend;
 mod registry;
 pub mod table;
 mod tile;
-#[cfg(target_arch = "x86_64")]
-mod unpack;
 
 /// The example of README.md compiles.
 #[cfg(doctest)]

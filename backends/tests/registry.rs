@@ -96,6 +96,14 @@ fn a_backend_of_another_architecture_is_known_and_says_so() {
 }
 
 #[test]
+#[cfg(not(target_os = "macos"))]
+fn accelerate_is_known_everywhere_and_says_where_it_runs() {
+    let error = Registry::new(CpuFeatures::detect("").unwrap()).table_of("accelerate").unwrap_err().to_string();
+    let wanted = format!("backend accelerate cannot run here: it is for macOS, and this system is {}; there are ", std::env::consts::OS);
+    assert!(error.starts_with(&wanted), "{error}");
+}
+
+#[test]
 fn names_and_ranks_do_not_collide() {
     let registry = Registry::new(CpuFeatures::detect("").unwrap());
     let mut names: Vec<_> = registry.backends().iter().map(|r| r.backend.name()).collect();

@@ -38,11 +38,12 @@ impl Backend for Accelerate {
 
     fn install(&self, cpu: &CpuFeatures, table: &mut KernelTable) {
         #[cfg(target_arch = "x86_64")]
-        if crate::avx2::Avx2.probe(cpu).is_ok() {
-            crate::avx2::Avx2.install(cpu, table);
+        const BELOW: &dyn Backend = &crate::avx2::Avx2;
+        #[cfg(target_arch = "aarch64")]
+        const BELOW: &dyn Backend = &crate::neon::Neon;
+        if BELOW.probe(cpu).is_ok() {
+            BELOW.install(cpu, table);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = cpu;
         for format in Format::ALL {
             let packed = table.matmul(format).iter().rev().find_map(|&(_, kernel)| Some((kernel, kernel.unpack()?)));
             if let Some((kernel, unpack)) = packed {

@@ -16,6 +16,7 @@
 #[cfg(any(target_arch = "aarch64", test))]
 pub(crate) mod pack;
 mod tokens;
+pub(crate) mod unpack;
 
 use rml_kernels_ref::format::Format;
 
@@ -58,6 +59,21 @@ pub(crate) const fn far_groups(p: usize) -> [usize; 2] {
 /// Groups `2 p` and `2 p + 1`.
 pub(crate) const fn near_groups(p: usize) -> [usize; 2] {
     [2 * p, 2 * p + 1]
+}
+
+/// Bits of a quant, and what was added to make it unsigned.
+fn quants(format: Format) -> (usize, i8) {
+    match format {
+        Format::Q2_K => (2, 0),
+        Format::Q3_K => (3, 4),
+        Format::Q4_0 => (4, 8),
+        Format::Q4_1 | Format::Q4_K => (4, 0),
+        Format::Q5_0 => (5, 16),
+        Format::Q5_1 | Format::Q5_K => (5, 0),
+        Format::Q6_K => (6, 32),
+        Format::Q8_0 => (8, 0),
+        _ => panic!("{format} has no such panels"),
+    }
 }
 
 /// Panels for rows of `k` weights that take what they take in the file, or why there are none.

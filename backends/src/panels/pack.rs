@@ -22,17 +22,7 @@ pub(crate) fn pack_panel(format: Format, src: &[u8], n_rows: usize, k: usize, ds
 
 /// Packs one block of each row into a unit.
 fn pack_unit(format: Format, rows: &[&[u8]; ROWS], unit: &mut [u8]) {
-    let (bits, offset) = match format {
-        Format::Q2_K => (2, 0),
-        Format::Q3_K => (3, 4),
-        Format::Q4_0 => (4, 8),
-        Format::Q4_1 | Format::Q4_K => (4, 0),
-        Format::Q5_0 => (5, 16),
-        Format::Q5_1 | Format::Q5_K => (5, 0),
-        Format::Q6_K => (6, 32),
-        Format::Q8_0 => (8, 0),
-        _ => panic!("{format} has no such panels"),
-    };
+    let (bits, offset) = super::quants(format);
     let groups = if matches!(format, Format::Q6_K) { near_groups } else { far_groups };
     let (quants, scales) = unit.split_at_mut(format.block_len() / BLOCK * bits * VECTOR);
     quants.fill(0);

@@ -57,7 +57,7 @@ const DEPTH: usize = 5;
 pub(super) fn read(folder: &Path) -> Result<Vec<Measurement>> {
     let mut all = Vec::new();
     collect(folder, DEPTH, &mut all)?;
-    all.sort_by(|(a, _), (b, _)| natural(a).cmp(&natural(b)));
+    all.sort_by_key(|(name, _)| natural(name));
     Ok(all.into_iter().map(|(_, measurement)| measurement).collect())
 }
 

@@ -19,7 +19,6 @@ use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, ROWS};
-use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile: their sums fill the registers.
 const MAX_TOKENS: usize = 6;
@@ -70,7 +69,7 @@ impl<S: Stored> MatmulKernel for Float<S> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

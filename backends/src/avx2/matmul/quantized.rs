@@ -16,7 +16,6 @@ use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, BLOCK, ROWS, Tokens};
-use crate::unpack::panel_of_16;
 
 /// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
 const MAX_STREAMED: usize = 8;
@@ -68,7 +67,7 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

@@ -21,7 +21,6 @@ use crate::avx2::matmul::stored::Stored;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, ROWS};
-use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile of two panels: their sums fill the registers.
 const MAX_TOKENS: usize = 12;
@@ -110,7 +109,7 @@ impl<S: Wide> MatmulKernel for Float<S> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

@@ -21,7 +21,6 @@ use crate::avx2::matmul::quantized;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, BLOCK, ROWS, Tokens};
-use crate::unpack::panel_of_16;
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
@@ -78,7 +77,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     }
 
     fn unpack(&self) -> Option<Unpack> {
-        Some(panel_of_16)
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

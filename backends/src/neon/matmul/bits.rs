@@ -112,7 +112,7 @@ pub(super) unsafe fn part(bytes: *const u8, quad: usize, i: usize, [from, to]: [
     let four = unsafe { bytes.add(i * ROWS + 4 * quad).cast::<u32>().read_unaligned() };
     // While the four are together in a word: bits that are moved from one byte to the next are not in the mask.
     let moved = if from < to { four << (to - from) } else { four >> (from - to) };
-    widen(moved & (mask << to) * 0x0101_0101)
+    widen(moved & ((mask << to) * 0x0101_0101))
 }
 
 /// Four unsigned bytes as whole numbers.

@@ -17,7 +17,7 @@ use super::results::PanelOut;
 use super::stored::{Stored, pack_panel};
 use crate::TileMut;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::neon::lanes::{Lanes, QUADS};
 use crate::panels::{self, ROWS};
 
@@ -67,6 +67,10 @@ impl<S: Stored> MatmulKernel for Float<S> {
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         pack_panel::<S>(src, n_rows, k, dst);
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

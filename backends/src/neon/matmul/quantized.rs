@@ -15,7 +15,7 @@ use super::staged::{Staged, StagedBlock, unpack};
 use super::tile::tile;
 use crate::TileMut;
 use crate::backend::Refusal;
-use crate::matmul::{MatmulKernel, PackedLayout, Weights};
+use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
 use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
@@ -63,6 +63,10 @@ impl<C: Packed, M: Multiply> MatmulKernel for Quantized<C, M> {
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
         panels::pack::pack_panel(C::FORMAT, src, n_rows, k, dst);
+    }
+
+    fn unpack(&self) -> Option<Unpack> {
+        Some(panels::unpack::unpack)
     }
 
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {

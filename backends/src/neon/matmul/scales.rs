@@ -27,7 +27,7 @@ pub(super) trait Scales: Copy + 'static {
     /// The sum of both halves, whole scales applied.
     ///
     /// # Safety
-    /// None is needed, here and below: functions with CPU features can be safe in traits only by this name.
+    /// None is needed, here and below, as every CPU of this architecture has NEON.
     unsafe fn join(&self, low: int32x4_t, high: int32x4_t) -> int32x4_t;
 
     /// `acc` with this block added for token `t`, given the sum of both halves.

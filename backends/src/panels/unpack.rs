@@ -1,7 +1,4 @@
-//! Panels of 16 rows, widened to f32: for a kernel that multiplies what another one packed.
-//!
-//! The panels are those that `avx2` packs: a unit for each block of the format, first its quants in vectors of 64 bytes (byte
-//! `4 r + i` belongs to row `r` and the `i`-th of 4 columns, 8 groups of which make 32), then its scales, 16 rows side by side.
+//! Panels widened to f32: for a kernel that multiplies what another one packed.
 
 use std::ops::Range;
 
@@ -9,8 +6,8 @@ use half::{bf16, f16};
 use rml_kernels_ref::blocks::{scale_min, scale_q3};
 use rml_kernels_ref::format::Format;
 
-const ROWS: usize = 16;
-const VECTOR: usize = 64;
+use super::{BLOCK, FOUR_BITS, HALVES, ROWS, SIXES, TWO_BITS, VECTOR, far_groups, near_groups};
+
 /// Columns that have one scale, at the least.
 const HALF_BLOCK: usize = 16;
 /// Half blocks of the longest block.
@@ -20,7 +17,7 @@ const MOST_HALVES: usize = 16;
 type Lanes = [f32; ROWS];
 
 /// Widens columns `cols` of a panel, whole blocks: weight `j` of row `r` goes to `out[(j - cols.start) * stride + r]`.
-pub(crate) fn panel_of_16(format: Format, panel: &[u8], cols: Range<usize>, out: &mut [f32], stride: usize) {
+pub(crate) fn unpack(format: Format, panel: &[u8], cols: Range<usize>, out: &mut [f32], stride: usize) {
     let len = format.block_len();
     let units = panel.chunks_exact(ROWS * format.block_bytes()).skip(cols.start / len).take(cols.len() / len);
     for (unit, out) in units.zip(out.chunks_mut(len * stride)) {
@@ -41,8 +38,8 @@ fn floats<const N: usize>(unit: &[u8], out: &mut [f32], number: impl Fn([u8; N])
 }
 
 fn quantized(format: Format, unit: &[u8], out: &mut [f32], stride: usize) {
-    let (bits, offset) = quants(format);
-    let (blocks, heads) = unit.split_at(format.block_len() / 32 * bits * VECTOR);
+    let (bits, offset) = super::quants(format);
+    let (blocks, heads) = unit.split_at(format.block_len() / BLOCK * bits * VECTOR);
     // The same steps as in the reference: times the scale, plus what a block without a minimum cannot feel.
     let (mut scale, mut min) = ([[0.0; ROWS]; MOST_HALVES], [[-0.0; ROWS]; MOST_HALVES]);
     read_scales(format, heads, &mut scale, &mut min);
@@ -52,29 +49,14 @@ fn quantized(format: Format, unit: &[u8], out: &mut [f32], stride: usize) {
             let half = 2 * b + group / 4;
             let quants = group_of_four(format, bits, vectors, group);
             for i in 0..4 {
-                let out = &mut out[(32 * b + 4 * group + i) * stride..][..ROWS];
+                let out = &mut out[(BLOCK * b + 4 * group + i) * stride..][..ROWS];
                 for r in 0..ROWS {
                     let byte = (quants[r] >> (8 * i)) as u8;
-                    let q = if bits == 8 { i32::from(byte as i8) } else { i32::from(byte) - offset };
+                    let q = if bits == 8 { i32::from(byte as i8) } else { i32::from(byte) - i32::from(offset) };
                     out[r] = q as f32 * scale[half][r] + min[half][r];
                 }
             }
         }
-    }
-}
-
-/// Bits of a quant, and what was added to make it unsigned.
-fn quants(format: Format) -> (usize, i32) {
-    match format {
-        Format::Q2_K => (2, 0),
-        Format::Q3_K => (3, 4),
-        Format::Q4_0 => (4, 8),
-        Format::Q4_1 | Format::Q4_K => (4, 0),
-        Format::Q5_0 => (5, 16),
-        Format::Q5_1 | Format::Q5_K => (5, 0),
-        Format::Q6_K => (6, 32),
-        Format::Q8_0 => (8, 0),
-        _ => panic!("{format} has no such panels"),
     }
 }
 
@@ -88,14 +70,18 @@ fn group_of_four(format: Format, bits: usize, vectors: &[[u8; VECTOR]], group: u
         }
         part
     };
-    let nibble = || if format == Format::Q6_K { part(group / 2, group % 2 * 4, 15, 0) } else { part(group % 4, group / 4 * 4, 15, 0) };
+    let groups = if format == Format::Q6_K { near_groups } else { far_groups };
+    let nibble = || {
+        let (p, high) = (0..4).flat_map(|p| [(p, 0), (p, 1)]).find(|&(p, high)| groups(p)[high] == group).expect("each group has a nibble");
+        part(p, 4 * high, 15, 0)
+    };
     let two_bits = |first: usize, to| part(first + group / 4, 2 * (group % 4), 3, to);
     let (low, high) = match bits {
         2 => (two_bits(0, 0), None),
-        3 => (two_bits(0, 0), Some(part(2, group, 1, 2))),
+        3 => (two_bits(0, 0), Some(part(TWO_BITS / VECTOR, group, 1, 2))),
         4 => (nibble(), None),
-        5 => (nibble(), Some(part(4, group, 1, 4))),
-        6 => (nibble(), Some(two_bits(4, 4))),
+        5 => (nibble(), Some(part(FOUR_BITS / VECTOR, group, 1, 4))),
+        6 => (nibble(), Some(two_bits(FOUR_BITS / VECTOR, 4))),
         _ => (part(group, 0, 0xff, 0), None),
     };
     let mut quants = low;
@@ -111,16 +97,16 @@ fn read_scales(format: Format, heads: &[u8], scale: &mut [Lanes; MOST_HALVES], m
     let n_halves = format.block_len() / HALF_BLOCK;
     for r in 0..ROWS {
         let row = |i: usize| heads[i * ROWS + r];
-        let sixes: [u8; 12] = if n_halves == MOST_HALVES { std::array::from_fn(row) } else { [0; 12] };
+        let sixes: [u8; SIXES] = if n_halves == MOST_HALVES { std::array::from_fn(row) } else { [0; SIXES] };
         for h in 0..n_halves {
             let (d, m) = match format {
-                Format::Q4_1 | Format::Q5_1 => (halves(0, r), halves(32, r)),
+                Format::Q4_1 | Format::Q5_1 => (halves(0, r), halves(HALVES, r)),
                 Format::Q4_K | Format::Q5_K => {
                     let (s, m) = scale_min(&sixes, h / 2);
-                    (halves(12 * ROWS, r) * f32::from(s), -(halves(12 * ROWS + 32, r) * f32::from(m)))
+                    (halves(SIXES * ROWS, r) * f32::from(s), -(halves(SIXES * ROWS + HALVES, r) * f32::from(m)))
                 }
-                Format::Q2_K => (halves(16 * ROWS, r) * f32::from(row(h) & 15), -(halves(16 * ROWS + 32, r) * f32::from(row(h) >> 4))),
-                Format::Q3_K => (halves(12 * ROWS, r) * f32::from(scale_q3(&sixes, h)), -0.0),
+                Format::Q2_K => (halves(16 * ROWS, r) * f32::from(row(h) & 15), -(halves(16 * ROWS + HALVES, r) * f32::from(row(h) >> 4))),
+                Format::Q3_K => (halves(SIXES * ROWS, r) * f32::from(scale_q3(&sixes, h)), -0.0),
                 Format::Q6_K => (halves(16 * ROWS, r) * f32::from(row(h) as i8), -0.0),
                 _ => (halves(0, r), -0.0),
             };
