@@ -99,7 +99,10 @@ fn a_few_tokens_are_left_to_the_kernel_that_packed() {
         let kernel = own(&table, format);
         let other = kernel.instead(1).expect("one token is decode");
         assert!(kernel.instead(15).is_some_and(|k| k.id() == other.id()) && other.exact(), "{}", kernel.id());
-        let expected = if disable == OVER[0] && CpuFeatures::detect("").is_ok_and(|cpu| cpu.has("avx2")) { "avx2:" } else { "ref:" };
+        // Formats that avx2 decodes as it packs are in panels of its own.
+        let avx2 = Registry::new(CpuFeatures::detect("").expect("features")).table_of("avx2");
+        let readable = avx2.is_ok_and(|table| table.matmul(format).last().is_some_and(|(_, kernel)| kernel.unpack().is_some()));
+        let expected = if disable == OVER[0] && readable { "avx2:" } else { "ref:" };
         assert!(other.id().starts_with(expected), "{} leaves them to {}", kernel.id(), other.id());
         assert_eq!(kernel.layout(33, 512), other.layout(33, 512));
     }
