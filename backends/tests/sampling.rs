@@ -87,6 +87,21 @@ fn halves_of_a_unit_go_to_the_even_neighbour() {
     }
 }
 
+#[test]
+fn a_signaling_nan_hides_nothing() {
+    for (name, table) in tables() {
+        for at in 0..32 {
+            for nan in (0..32).filter(|nan| *nan != at) {
+                let mut x = [0.0; 32];
+                (x[at], x[nan]) = (5.0, f32::from_bits(0x7fa0_0000));
+                let mut found = [0; 32];
+                assert_eq!(table.at_least.get()(&x, 5.0, &mut found), 1, "{name}: {at} beside {nan}");
+                assert_eq!(found[0], at as u32, "{name}: {at} beside {nan}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

@@ -249,7 +249,7 @@ impl Multiply for Widening {
             let x = vreinterpretq_s32_s8(x[t][half]);
             let mut rows = [vdupq_n_s32(0); 2];
             for i in 0..2 {
-                let x = [2 * i, 2 * i + 1].map(|g| vreinterpretq_s8_s32(lane(x, g)));
+                let x = [vreinterpretq_s8_s32(lane(x, 2 * i)), vreinterpretq_s8_s32(lane(x, 2 * i + 1))];
                 let w = [w[4 * half + 2 * i], w[4 * half + 2 * i + 1]];
                 // At most 2 * 128 * 127, which 16 bits hold.
                 let low = vmlal_s8(vmull_s8(vget_low_s8(w[0]), vget_low_s8(x[0])), vget_low_s8(w[1]), vget_low_s8(x[1]));
