@@ -123,6 +123,11 @@ impl KernelTable {
         &self.matmul[format as usize]
     }
 
+    /// The products that do not promise the reference's bits, each with its owner.
+    pub fn inexact(&self) -> impl Iterator<Item = (&'static str, &'static dyn MatmulKernel)> {
+        self.matmul.iter().flatten().copied().filter(|(_, kernel)| !kernel.exact())
+    }
+
     /// Takes one slot, by the name of its field, from another table; `matmul` stands for all products.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 //!
 //! `auto` times every candidate on pieces of the model's own largest matrix of the format, with all the threads that will
 //! be used: one token (decode) and a batch of 32 (prefill). One layout serves both, so one kernel is chosen for
-//! both, by the geometric mean of the two times. A candidate must first give what the reference gives.
+//! both, by the geometric mean of the two times. A candidate must first give what the reference gives. One that does not
+//! promise the reference's bits is measured like the others, but taken only by who names it.
 
 use std::time::{Duration, Instant};
 
@@ -138,11 +139,12 @@ impl Choice {
     }
 
     /// The kernels for a format in the order to ask them for a shape: the chosen one, then the newest in the table down to the
-    /// reference, without those that were refused.
+    /// reference, without those that were refused or are not exact.
     pub(crate) fn kernels(&self, format: Format) -> impl Iterator<Item = &'static dyn MatmulKernel> {
         let choice = self.formats.iter().find(|c| c.format == format);
         let refused = move |id| choice.is_some_and(|c| c.candidates.iter().any(|c| c.kernel.id() == id && c.refusal.is_some()));
-        let others = self.table.matmul(format).iter().rev().map(|(_, kernel)| *kernel).filter(move |kernel| !refused(kernel.id()));
+        let others =
+            self.table.matmul(format).iter().rev().map(|(_, kernel)| *kernel).filter(move |kernel| kernel.exact() && !refused(kernel.id()));
         choice.map(|c| c.kernel).into_iter().chain(others)
     }
 }
@@ -163,8 +165,10 @@ fn choose(registry: &Registry, table: &KernelTable, request: &Request, sample: &
         registry.backends().iter().find(|r| r.backend.name() == owner).map_or(0, |r| r.backend.rank())
     };
     let score = |c: &Candidate| Some((c.decode?.us * c.prefill?.us).sqrt());
-    let best = candidates.iter().filter_map(score).fold(f64::INFINITY, f64::min);
-    let chosen = candidates.iter().filter(|c| score(c).is_some_and(|s| s <= best * ALIKE)).max_by_key(|c| rank(c));
+    let named = request.slots.iter().any(|(slot, _)| slot == "matmul");
+    let eligible = || candidates.iter().filter(|c| named || c.kernel.exact());
+    let best = eligible().filter_map(score).fold(f64::INFINITY, f64::min);
+    let chosen = eligible().filter(|c| score(c).is_some_and(|s| s <= best * ALIKE)).max_by_key(|c| rank(c));
     let kernel = chosen.map_or(offered[0].1, |c| c.kernel);
     Ok(FormatChoice { format, kernel, candidates })
 }

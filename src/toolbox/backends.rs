@@ -2,7 +2,6 @@
 
 use rml_backends::Registry;
 use rml_backends::exam::{self, Report};
-use rml_kernels_ref::format::Format;
 use serde_json::{Value, json};
 
 use super::Output;
@@ -65,8 +64,7 @@ fn cpu(registry: &Registry) -> String {
 /// The formats that a backend which can run here does not multiply to the reference's bits.
 fn inexact(registry: &Registry, name: &str) -> Vec<&'static str> {
     let Ok(table) = registry.table_of(name) else { return Vec::new() };
-    let own = |format: &Format| table.matmul(*format).iter().any(|(owner, kernel)| *owner == name && !kernel.exact());
-    Format::ALL.into_iter().filter(own).map(Format::name).collect()
+    table.inexact().filter(|(owner, _)| *owner == name).map(|(_, kernel)| kernel.format().name()).collect()
 }
 
 fn document(registry: &Registry, reports: Option<&[Report]>, choice: Option<&Choice>) -> Value {
@@ -168,7 +166,7 @@ fn table(choice: &Choice) -> String {
                 (Some(d), None, _) => format!("decode {:7.1} us {:6.2} GB/s   (too slow to go on)", d.us, d.rate),
                 (None, ..) => "not measured".into(),
             };
-            let inexact = if c.kernel.exact() { "" } else { "   (not to the bit)" };
+            let inexact = if c.kernel.exact() { "" } else { "   (not to the bit: taken when named)" };
             text += &format!("{mark} {:28} {times}{inexact}\n", c.kernel.id());
         }
     }

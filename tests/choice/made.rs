@@ -19,6 +19,8 @@ pub(crate) enum Manner {
     Slow,
     /// The product of a backend that is fast indeed.
     Quick,
+    /// As quick, but it does not promise the reference's bits.
+    Loose,
     /// Zeros, and it promises the reference's bits.
     Wrong,
     /// Zeros, and it promises to be near.
@@ -50,6 +52,7 @@ macro_rules! made {
     };
 }
 made!(QUICK, "quick", 1, Quick);
+made!(LOOSE, "loose", 90, Loose);
 made!(SLOW, "slow", 91, Slow);
 made!(SHY, "shy", 92, Shy);
 made!(SLOPPY, "sloppy", 93, Sloppy);
@@ -68,7 +71,7 @@ impl Backend for Made {
     fn probe(&self, _: &CpuFeatures) -> Result<(), Refusal> {
         match self.manner {
             Manner::Refusing => Err(Refusal::new(REFUSES)),
-            Manner::Quick if fast().is_none() => Err(Refusal::new("nothing here is faster than ref")),
+            Manner::Quick | Manner::Loose if fast().is_none() => Err(Refusal::new("nothing here is faster than ref")),
             _ => Ok(()),
         }
     }
@@ -76,7 +79,7 @@ impl Backend for Made {
     fn install(&self, _: &CpuFeatures, table: &mut KernelTable) {
         for (id, format) in self.ids.into_iter().zip([Format::Q4_1, Format::Q8_0]) {
             let inner = match self.manner {
-                Manner::Quick => fast().expect("probed").matmul(format).last().expect("one at least").1,
+                Manner::Quick | Manner::Loose => fast().expect("probed").matmul(format).last().expect("one at least").1,
                 _ => REFERENCE.matmul(format)[0].1,
             };
             // A kernel lives as long as the program.
@@ -126,7 +129,7 @@ impl MatmulKernel for Around {
     }
 
     fn exact(&self) -> bool {
-        self.manner != Manner::Sloppy
+        !matches!(self.manner, Manner::Sloppy | Manner::Loose)
     }
 
     fn layout(&self, n: usize, k: usize) -> Result<PackedLayout, Refusal> {
@@ -141,7 +144,7 @@ impl MatmulKernel for Around {
         match self.manner {
             Manner::Slow => (0..8).for_each(|_| self.inner.multiply(w, x, out)),
             Manner::Wrong | Manner::Sloppy => (0..out.m()).for_each(|i| out.row(i).fill(0.0)),
-            Manner::Quick | Manner::Shy | Manner::Refusing => self.inner.multiply(w, x, out),
+            Manner::Quick | Manner::Loose | Manner::Shy | Manner::Refusing => self.inner.multiply(w, x, out),
         }
     }
 }

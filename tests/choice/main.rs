@@ -5,7 +5,7 @@ mod made;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use made::{QUICK, REFUSING, SHY, SLOPPY, SLOW, WRONG, fast};
+use made::{LOOSE, QUICK, REFUSING, SHY, SLOPPY, SLOW, WRONG, fast};
 use rml::decode::{KvType, Rows, State};
 use rml::exec::choice::{Candidate, FormatChoice};
 use rml::model::registry;
@@ -79,6 +79,25 @@ fn the_fastest_that_is_right_is_chosen() {
     assert_eq!(logits(&model), logits(&auto(&[])));
 }
 
+/// It is measured, and the fastest there is; but who did not name it gets the reference's bits.
+#[test]
+fn one_that_is_not_exact_is_taken_only_by_its_name() {
+    if fast().is_none() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: nothing that runs on this CPU is faster than ref");
+        return;
+    }
+    for choice in auto(&[&LOOSE]).choice().formats() {
+        let (reference, loose) = (candidate(choice, "ref").decode.unwrap(), candidate(choice, "loose").decode.unwrap());
+        assert!(owner(choice.kernel.id()) == "ref" && loose.us < reference.us, "{choice:?}");
+    }
+    let registry = Registry::of(registry().unwrap().cpu().clone(), [&Ref as &'static dyn Backend, &LOOSE]);
+    for request in ["loose", "auto,matmul=loose"] {
+        for choice in load(&registry, request).unwrap().choice().formats() {
+            assert_eq!(owner(choice.kernel.id()), "loose", "{request}: {choice:?}");
+        }
+    }
+}
+
 /// They take no time at all and have the highest ranks.
 #[test]
 fn one_that_is_wrong_is_dropped_with_a_reason() {
@@ -109,7 +128,7 @@ fn registered_backends_are_considered_and_the_bad_ones_never_taken() {
     let registry = registry().unwrap();
     let model = load(&registry, "auto").unwrap();
     for choice in model.choice().formats() {
-        for bad in ["slow", "wrong", "sloppy", "shy"] {
+        for bad in ["slow", "wrong", "sloppy", "shy", "loose"] {
             assert_ne!(owner(choice.kernel.id()), bad);
             candidate(choice, bad);
         }

@@ -66,10 +66,11 @@ pub(crate) fn load(path: &Path, backend: &str, threads: usize) -> Model {
     Model::load(path, &options).unwrap_or_else(|e| panic!("{backend}: {e}"))
 }
 
-/// Names of the backends that run here.
+/// Names of the backends that run here and promise the bits of `ref`.
 pub(crate) fn runnable() -> Vec<&'static str> {
     let registry = registry().expect("a registry");
-    registry.backends().iter().filter(|r| r.refusal.is_none()).map(|r| r.backend.name()).collect()
+    let exact = |name: &&str| registry.table_of(name).is_ok_and(|table| table.inexact().next().is_none());
+    registry.backends().iter().map(|r| r.backend.name()).filter(exact).collect()
 }
 
 /// Logits of every token, run in pieces of these lengths, the last one repeated. (tokens, n_vocab)
