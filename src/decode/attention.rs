@@ -13,8 +13,8 @@ use super::kv::{KvCache, head_mut};
 use crate::exec::{Arena, Chunks, Pass, Tiles};
 use crate::model::{Config, RopeStyle};
 
-/// Tokens that one task of prefill attends for.
-const TOKENS: usize = 16;
+/// Tokens that one task of prefill attends for: whole tiles of rows, however many heads share a key.
+const TOKENS: usize = 48;
 
 /// Angles of the positions of a pass, for one rotation or several. (rotations, m, n_rot / 2)
 #[derive(Clone, Copy, Debug)]

@@ -6,14 +6,17 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
 use half::f16;
-use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, SpanState};
+use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL};
 
 use super::element::Element;
 use super::{MAX_HEAD, Seen};
-use crate::avx512::exp::exp;
+use crate::avx512::exp::{exp, exp_each};
 
 /// Numbers in a register, one for each key of a panel.
 pub(super) const WIDTH: usize = 16;
+
+/// Panels of a block.
+const PANELS: usize = KEY_BLOCK / KEY_PANEL;
 
 /// Queries of a tile, at constant distances: the loop over their components needs one address for all of them.
 pub(super) type Queries<const N: usize> = [[MaybeUninit<f32>; MAX_HEAD]; N];
@@ -30,17 +33,16 @@ pub(super) enum Fold {
 }
 
 /// A block of keys and values.
+#[derive(Clone, Copy)]
 pub(super) struct Block<'a, T> {
-    /// Keys of the head, in panels.
+    /// Keys from the block's first on, in panels.
     pub(super) k: &'a [T],
-    /// Values of the head, in rows.
+    /// Values from the block's first on, in rows.
     pub(super) v: &'a [T],
-    /// Scales of keys and of values, in panels, where numbers have them.
+    /// Scales of these keys and values, in panels, where numbers have them.
     pub(super) scales: [&'a [f16]; 2],
     /// Head size.
     pub(super) d: usize,
-    /// First position.
-    pub(super) start: usize,
     /// What scores are multiplied with.
     pub(super) scale: f32,
     /// What keeps them within limits.
@@ -48,37 +50,31 @@ pub(super) struct Block<'a, T> {
 }
 
 impl<T: Element> Block<'_, T> {
-    /// Folds the block into the state of `N` rows, which see `seen` of the span.
+    /// Turns the scores of `N` rows, which see `seen` of the block, into exponentials `p`, and folds these into maxima and sums.
     ///
     /// # Safety
     /// `d` numbers of each query are written, the cache holds the keys seen, in whole panels; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) unsafe fn attend<const N: usize>(&self, queries: &Queries<N>, seen: &[Seen; N], state: &mut SpanState<'_>) {
-        // Within the block, empty ranges at 0.
-        let mut seen = *seen;
-        for s in &mut seen {
-            let (from, to) = (s.from.max(self.start), s.to.min(self.start + KEY_BLOCK));
-            *s = if from < to { Seen { from: from - self.start, to: to - self.start } } else { Seen::default() };
-        }
-        let (from, to) = super::hull(&seen);
+    pub(super) unsafe fn weigh<const N: usize>(
+        &self,
+        queries: &Queries<N>,
+        seen: &[Seen; N],
+        p: &mut [Scores; N],
+        max: &mut [f32],
+        sum: &mut [f32],
+    ) -> [Fold; N] {
+        let (from, to) = super::hull(seen);
         if from >= to {
-            return;
+            return [Fold::Keep; N];
         }
-        let mut p = [[0.0; KEY_BLOCK]; N];
         // SAFETY: the caller's.
-        unsafe { self.score(queries, from / KEY_PANEL..to.div_ceil(KEY_PANEL), &mut p) };
+        unsafe { self.score(queries, from / KEY_PANEL..to.div_ceil(KEY_PANEL), p) };
         if let Some(cap) = self.cap {
             p.iter_mut().for_each(|p| soft_cap(p, cap));
         }
-        let mut max = [f32::NEG_INFINITY; N];
-        let mut sum = [0.0; N];
-        for r in 0..N {
-            (max[r], sum[r]) = exponentiate(&mut p[r], seen[r]);
-        }
-        let fold = fold(&max, &sum, state.max, state.sum);
-        // SAFETY: the caller's.
-        unsafe { self.add_values(&p, &seen, &fold, state.out) };
+        let (block_max, block_sum) = exponentiate(p, seen);
+        fold(&block_max, &block_sum, max, sum)
     }
 }
 
@@ -107,31 +103,42 @@ fn soft_cap(p: &mut Scores, cap: f32) {
     }
 }
 
-/// Turns the scores of the keys seen into exponentials relative to their largest, and those of the others into 0; returns
-/// that largest and the sum.
+/// Turns the scores of the keys seen into exponentials relative to their row's largest, and those of the others into 0; returns
+/// the largest and the sum of every row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn exponentiate(p: &mut Scores, seen: Seen) -> (f32, f32) {
-    // A bit for each key.
-    let bits = u64::MAX.checked_shl(seen.from as u32).unwrap_or(0) & !u64::MAX.checked_shl(seen.to as u32).unwrap_or(0);
-    let panels = p.as_chunks_mut::<WIDTH>().0;
-    let mut max = _mm512_set1_ps(f32::NEG_INFINITY);
-    for (i, p) in panels.iter().enumerate() {
-        let there = (bits >> (i * WIDTH)) as u16;
-        max = _mm512_mask_max_ps(max, there, load(p), max); // the second operand where the first is NaN
+fn exponentiate<const N: usize>(p: &mut [Scores; N], seen: &[Seen; N]) -> ([f32; N], [f32; N]) {
+    let (mut max, mut sum) = ([0.0; N], [0.0; N]);
+    // All maxima first, so that no exponential waits for the one of its row.
+    for r in 0..N {
+        let panels = p[r].as_chunks::<WIDTH>().0;
+        let mut lanes = _mm512_set1_ps(f32::NEG_INFINITY);
+        for (i, p) in panels.iter().enumerate() {
+            lanes = _mm512_mask_max_ps(lanes, seen[r].of_panel(i), load(p), lanes); // the second operand where the first is NaN
+        }
+        max[r] = match _mm512_reduce_max_ps(lanes) {
+            0.0 => rml_kernels_ref::lanes::max(&p[r][seen[r].from..seen[r].to]), // zeros differ in sign: the first counts
+            max => max,
+        };
     }
-    let max = match _mm512_reduce_max_ps(max) {
-        0.0 => rml_kernels_ref::lanes::max(&panels.as_flattened()[seen.from..seen.to]), // zeros differ in sign: the first counts
-        max => max,
-    };
-    let mut lanes = _mm512_setzero_ps();
-    for (i, p) in panels.iter_mut().enumerate() {
-        let there = (bits >> (i * WIDTH)) as u16;
-        let e = _mm512_maskz_mov_ps(there, exp(_mm512_sub_ps(load(p), _mm512_set1_ps(max))));
-        lanes = _mm512_add_ps(lanes, e);
-        store(e, p);
+    let mut lanes = [_mm512_setzero_ps(); N];
+    for r in 0..N {
+        let p = p[r].as_chunks_mut::<WIDTH>().0;
+        let mut e = [_mm512_setzero_ps(); PANELS];
+        for i in 0..PANELS {
+            e[i] = _mm512_sub_ps(load(&p[i]), _mm512_set1_ps(max[r]));
+        }
+        e = exp_each(e);
+        for i in 0..PANELS {
+            let e = _mm512_maskz_mov_ps(seen[r].of_panel(i), e[i]);
+            lanes[r] = _mm512_add_ps(lanes[r], e);
+            store(e, &mut p[i]);
+        }
     }
-    (max, reduce(lanes))
+    for r in 0..N {
+        sum[r] = reduce(lanes[r]);
+    }
+    (max, sum)
 }
 
 /// The sum of 16 lanes by halving.

@@ -15,6 +15,11 @@ pub(super) trait Element: Copy {
         [&[], &[]]
     }
 
+    /// The numbers themselves, where they need no widening.
+    fn as_f32(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
     /// 16 numbers.
     ///
     /// # Safety
@@ -29,6 +34,10 @@ pub(super) trait Element: Copy {
 }
 
 impl Element for f32 {
+    fn as_f32(numbers: &[f32]) -> Option<&[f32]> {
+        Some(numbers)
+    }
+
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn load(at: *const f32) -> __m512 {

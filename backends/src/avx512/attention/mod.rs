@@ -1,7 +1,7 @@
 //! Attention over one span of the cache.
 //!
-//! Rows are pairs of a token and a query head. Up to twelve share each load of a key or a value and walk the blocks of the
-//! span together. What a row computes does not depend on the rows beside it.
+//! Rows are pairs of a token and a query head. Up to twelve share each load of a key or a value, and many share a block that
+//! is widened to f32 once ([`wide`]). What a row computes does not depend on the rows beside it.
 
 #![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
 
@@ -9,8 +9,10 @@ mod block;
 mod element;
 mod scores;
 mod values;
+mod wide;
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState, kv_groups};
 
@@ -20,11 +22,32 @@ use element::Element;
 /// Largest head: queries of a tile are copied side by side, this far apart.
 pub(super) const MAX_HEAD: usize = 256;
 
-/// The keys that a row sees in the span.
+/// The keys that a row sees, of the span by position or of a block from 0 on.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     from: usize,
     to: usize,
+}
+
+impl Seen {
+    /// What a row sees of the span.
+    fn of_row(span: &AttendSpan<'_>, row: usize) -> Self {
+        let end = span.first + row / span.g + 1;
+        Seen { from: end.saturating_sub(span.window).max(span.span * KEY_SPAN), to: end.min((span.span + 1) * KEY_SPAN) }
+    }
+
+    /// What it sees of the block from `start` on; nothing is an empty range at 0.
+    fn within(self, start: usize) -> Self {
+        let (from, to) = (self.from.max(start), self.to.min(start + KEY_BLOCK));
+        if from < to { Seen { from: from - start, to: to - start } } else { Seen::default() }
+    }
+
+    /// The lanes of panel `i` of a block that are seen.
+    #[inline]
+    fn of_panel(self, i: usize) -> u16 {
+        let from = |key: usize| u64::MAX.checked_shl(key as u32).unwrap_or(0);
+        ((from(self.from) & !from(self.to)) >> (i * KEY_PANEL)) as u16
+    }
 }
 
 pub(super) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
@@ -63,58 +86,77 @@ pub(super) fn attend(span: &AttendSpan<'_>, state: &mut SpanState<'_>) {
 /// The shapes are those asserted by [`attend`]; the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn attend_rows<T: Element>(span: &AttendSpan<'_>, k: &[T], v: &[T], state: &mut SpanState<'_>) {
-    let rows = span.m * span.g;
-    let mut row = 0;
-    while row < rows {
-        // SAFETY: the caller's shapes; these rows are among them.
-        row += unsafe {
-            match rows - row {
-                1 => tile::<T, 1>(span, k, v, row, state),
-                2 => tile::<T, 2>(span, k, v, row, state),
-                3 => tile::<T, 3>(span, k, v, row, state),
-                4 => tile::<T, 4>(span, k, v, row, state),
-                5 => tile::<T, 5>(span, k, v, row, state),
-                6 => tile::<T, 6>(span, k, v, row, state),
-                7 => tile::<T, 7>(span, k, v, row, state),
-                8..12 => tile::<T, 8>(span, k, v, row, state),
-                _ => tile::<T, 12>(span, k, v, row, state),
+    // SAFETY: the caller's shapes; these rows are among them.
+    unsafe {
+        match span.m * span.g {
+            1 => few::<T, 1>(span, k, v, state),
+            2 => few::<T, 2>(span, k, v, state),
+            3 => few::<T, 3>(span, k, v, state),
+            4 => few::<T, 4>(span, k, v, state),
+            5 => few::<T, 5>(span, k, v, state),
+            6 => few::<T, 6>(span, k, v, state),
+            rows => {
+                for from in (0..rows).step_by(wide::ROWS) {
+                    wide::attend(span, k, v, from..rows.min(from + wide::ROWS), state);
+                }
             }
-        };
+        }
     }
 }
 
-/// Attends for rows `row .. row + N`; returns `N`.
+/// Attends for the `N` rows of a span.
 ///
 /// # Safety
 /// As for [`attend_rows`]; there are these rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn tile<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[T], row: usize, state: &mut SpanState<'_>) -> usize {
+unsafe fn few<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[T], state: &mut SpanState<'_>) {
     let d = span.d;
     let mut queries: Queries<N> = [[MaybeUninit::uninit(); MAX_HEAD]; N];
     let mut seen = [Seen::default(); N];
     for r in 0..N {
-        let (i, h) = ((row + r) / span.g, (row + r) % span.g);
-        for (copy, &q) in queries[r].iter_mut().zip(&span.q[i * span.q_stride + h * d..][..d]) {
-            copy.write(q);
-        }
-        let position = span.first + i;
-        seen[r].from = (position + 1).saturating_sub(span.window).max(span.span * KEY_SPAN);
-        seen[r].to = (position + 1).min((span.span + 1) * KEY_SPAN);
+        (seen[r], _) = (Seen::of_row(span, r), copy_query(span, r, &mut queries[r]));
     }
-    let mut state = SpanState { out: &mut state.out[row * d..][..N * d], max: &mut state.max[row..][..N], sum: &mut state.sum[row..][..N] };
+    let state = clear(state, 0..N, d);
+    let (from, to) = hull(&seen);
+    for start in blocks(from, to) {
+        let (block, seen) = (block_at(span, k, v, start), seen.map(|s| s.within(start)));
+        let mut p = [[0.0; KEY_BLOCK]; N];
+        // SAFETY: the caller's: the cache holds the keys that are seen; `d` numbers of each query are written.
+        unsafe {
+            let fold = block.weigh(&queries, &seen, &mut p, state.max, state.sum);
+            block.add_values(&p, &seen, &fold, state.out);
+        }
+    }
+}
+
+/// Where the blocks of the keys `from .. to` start.
+fn blocks(from: usize, to: usize) -> impl Iterator<Item = usize> {
+    (from.min(to) / KEY_BLOCK * KEY_BLOCK..to).step_by(KEY_BLOCK)
+}
+
+/// The block from position `start` on.
+fn block_at<'a, T: Element>(span: &AttendSpan<'a>, k: &'a [T], v: &'a [T], start: usize) -> Block<'a, T> {
+    let groups = if T::SCALED { kv_groups(span.d) } else { 0 };
+    let scales = T::scales(&span.kv).map(|scales| &scales[start * groups..]);
+    Block { k: &k[start * span.d..], v: &v[start * span.d..], scales, d: span.d, scale: span.scale, cap: span.cap }
+}
+
+/// Copies the query of a row.
+fn copy_query(span: &AttendSpan<'_>, row: usize, to: &mut [MaybeUninit<f32>; MAX_HEAD]) {
+    let (i, h) = (row / span.g, row % span.g);
+    let q = &span.q[i * span.q_stride + h * span.d..][..span.d];
+    // SAFETY: what is not initialized may be written as numbers, and is as long as the query.
+    to[..span.d].copy_from_slice(unsafe { &*(std::ptr::from_ref(q) as *const [MaybeUninit<f32>]) });
+}
+
+/// The state of some rows, without any keys so far.
+fn clear<'s>(state: &'s mut SpanState<'_>, rows: Range<usize>, d: usize) -> SpanState<'s> {
+    let state =
+        SpanState { out: &mut state.out[rows.start * d..rows.end * d], max: &mut state.max[rows.clone()], sum: &mut state.sum[rows] };
     state.out.fill(0.0);
     state.max.fill(f32::NEG_INFINITY);
     state.sum.fill(0.0);
-    let (from, to) = hull(&seen);
-    let mut start = from / KEY_BLOCK * KEY_BLOCK;
-    while start < to {
-        // SAFETY: the caller's: the cache holds the keys that are seen; `d` numbers of each query are written.
-        unsafe {
-            Block { k, v, scales: T::scales(&span.kv), d, start, scale: span.scale, cap: span.cap }.attend(&queries, &seen, &mut state)
-        };
-        start += KEY_BLOCK;
-    }
-    N
+    state
 }
 
 /// From the first key that any row sees up to the last.

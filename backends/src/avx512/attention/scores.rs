@@ -39,7 +39,7 @@ impl<T: Element> Block<'_, T> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn score_panels<const N: usize, const P: usize>(&self, queries: &Queries<N>, panel: usize, p: &mut [Scores; N]) -> usize {
         let panel_len = self.d * KEY_PANEL;
-        let k = self.k[(self.start / KEY_PANEL + panel) * panel_len..][..P * panel_len].as_ptr();
+        let k = self.k[panel * panel_len..][..P * panel_len].as_ptr();
         let mut acc = [[_mm512_setzero_ps(); P]; N];
         let group_len = if T::SCALED { KV_GROUP } else { self.d };
         let mut from = 0;
@@ -80,11 +80,35 @@ impl<T: Element> Block<'_, T> {
         P
     }
 
+    /// Keys of `panels` as f32, in the same places of `to`.
+    ///
+    /// # Safety
+    /// The cache holds the panels; the CPU has the features.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn widen_keys(&self, panels: Range<usize>, to: &mut [f32]) {
+        for panel in panels {
+            let start = panel * self.d * KEY_PANEL;
+            let (k, to) = (self.k[start..][..self.d * KEY_PANEL].as_chunks::<KEY_PANEL>().0, to[start..].as_chunks_mut().0);
+            let mut scale = _mm512_setzero_ps();
+            for (j, (k, to)) in k.iter().zip(to).enumerate() {
+                // SAFETY: 16 numbers.
+                let mut key = unsafe { T::load(k.as_ptr()) };
+                if T::SCALED {
+                    if j.is_multiple_of(KV_GROUP) {
+                        scale = self.panel_scales(0, panel, j / KV_GROUP);
+                    }
+                    key = _mm512_mul_ps(scale, key);
+                }
+                store(key, to);
+            }
+        }
+    }
+
     /// The scales that a group of components has in a panel of the block: of keys if `which` is 0, of values if it is 1.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn panel_scales(&self, which: usize, panel: usize, group: usize) -> __m512 {
-        let at = ((self.start / KEY_PANEL + panel) * kv_groups(self.d) + group) * KEY_PANEL;
+        let at = (panel * kv_groups(self.d) + group) * KEY_PANEL;
         let scales: &[_; KEY_PANEL] = self.scales[which][at..].first_chunk().expect("scales of a whole panel");
         // SAFETY: 32 readable bytes; the load needs no alignment.
         _mm512_cvtph_ps(unsafe { _mm256_loadu_si256(scales.as_ptr().cast()) })

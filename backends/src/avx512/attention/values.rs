@@ -4,6 +4,7 @@
 
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, KV_GROUP};
 
@@ -53,7 +54,7 @@ impl<T: Element> Block<'_, T> {
         j: usize,
         out: &mut [f32],
     ) -> usize {
-        let v = self.v.as_ptr().wrapping_add(self.start * self.d + j);
+        let v = self.v.as_ptr().wrapping_add(j);
         let there = if WHOLE { u16::MAX } else { u16::MAX >> (WIDTH - (self.d - j)) };
         let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }; C];
         if T::SCALED {
@@ -84,6 +85,28 @@ impl<T: Element> Block<'_, T> {
         }
         self.fold::<N, C>(&acc, fold, there, j, out);
         C * WIDTH
+    }
+
+    /// Values of `keys` as f32, in the same places of `to`.
+    ///
+    /// # Safety
+    /// The cache holds the keys; the CPU has the features.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) unsafe fn widen_values(&self, keys: Range<usize>, to: &mut [f32]) {
+        let seen = [Seen { from: keys.start, to: keys.end }];
+        for j in (0..self.d).step_by(WIDTH) {
+            let there = u16::MAX >> WIDTH.saturating_sub(self.d - j);
+            let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }];
+            if T::SCALED {
+                self.widen_scales(&seen, j, &mut scales);
+            }
+            let columns = Columns { v: self.v[j..].as_ptr(), d: self.d, there, j, scales: scales.as_ptr() };
+            for t in keys.clone() {
+                let to = &mut to[t * self.d + j..][..WIDTH.min(self.d - j)];
+                // SAFETY: the caller's: these columns of the key are there, and have their place in `to`.
+                unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), there, columns.load::<1, false>(t)[0]) };
+            }
+        }
     }
 
     /// Widens the scales of the groups that columns `j .. j + 16 C` are in, for the panels whose keys are seen.
@@ -171,7 +194,7 @@ impl<T: Element> Columns<T> {
     /// As for [`load`](Self::load), for all the keys.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn add_to_row<const C: usize, const WHOLE: bool>(&self, p: &Scores, keys: std::ops::Range<usize>, acc: &mut [__m512; C]) {
+    unsafe fn add_to_row<const C: usize, const WHOLE: bool>(&self, p: &Scores, keys: Range<usize>, acc: &mut [__m512; C]) {
         for t in keys {
             // SAFETY: the caller's.
             let v = unsafe { self.load::<C, WHOLE>(t) };
