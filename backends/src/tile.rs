@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Columns `cols` of `m` rows of a matrix whose rows are `stride` long.
+/// Columns `cols` of some rows of a matrix whose rows are `stride` long.
 ///
 /// Tiles of one matrix that do not overlap may be written by different threads at once.
 #[derive(Debug)]
 pub struct TileMut<'a> {
-    start: *mut f32, // row 0, column cols.start
+    start: *mut f32, // the first row, column cols.start
     stride: usize,
-    m: usize,
+    rows: Range<usize>,
     cols: Range<usize>,
     matrix: PhantomData<&'a mut [f32]>,
 }
@@ -25,7 +25,7 @@ impl<'a> TileMut<'a> {
     /// If `matrix` is not `m * n` long.
     pub fn whole(matrix: &'a mut [f32], m: usize, n: usize) -> Self {
         assert_eq!(matrix.len(), m * n, "a tile of {m} x {n}");
-        TileMut { start: matrix.as_mut_ptr(), stride: n, m, cols: 0..n, matrix: PhantomData }
+        TileMut { start: matrix.as_mut_ptr(), stride: n, rows: 0..m, cols: 0..n, matrix: PhantomData }
     }
 
     /// Columns `cols` of a matrix of `m` rows that are `stride` long.
@@ -48,12 +48,17 @@ impl<'a> TileMut<'a> {
         debug_assert!(cols.end <= stride || rows.len() <= 1);
         // SAFETY: the caller vouches for the cells, so the address of the first is within the matrix.
         let start = unsafe { matrix.add(rows.start * stride + cols.start) };
-        TileMut { start, stride, m: rows.len(), cols, matrix: PhantomData }
+        TileMut { start, stride, rows, cols, matrix: PhantomData }
     }
 
     /// Rows (tokens).
     pub fn m(&self) -> usize {
-        self.m
+        self.rows.len()
+    }
+
+    /// Which rows of the matrix this is.
+    pub fn tokens(&self) -> Range<usize> {
+        self.rows.clone()
     }
 
     /// Which columns of the matrix this is: for a product, the rows of the weights.
@@ -73,22 +78,23 @@ impl<'a> TileMut<'a> {
 
     /// Row `i`. (cols)
     pub fn row(&mut self, i: usize) -> &mut [f32] {
-        assert!(i < self.m, "row {i} of a tile of {}", self.m);
+        assert!(i < self.m(), "row {i} of a tile of {}", self.m());
         // SAFETY: within the tile by the assertion; exclusive as the tile is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.cols.len()) }
     }
 
     /// Some of the rows.
     pub fn rows(&mut self, rows: Range<usize>) -> TileMut<'_> {
-        assert!(rows.start <= rows.end && rows.end <= self.m, "rows {rows:?} of a tile of {}", self.m);
+        assert!(rows.start <= rows.end && rows.end <= self.m(), "rows {rows:?} of a tile of {}", self.m());
         // A tile of no rows may start behind the matrix.
         let start = self.start.wrapping_add(rows.start * self.stride);
-        TileMut { start, stride: self.stride, m: rows.len(), cols: self.cols.clone(), matrix: PhantomData }
+        let rows = self.rows.start + rows.start..self.rows.start + rows.end;
+        TileMut { start, stride: self.stride, rows, cols: self.cols.clone(), matrix: PhantomData }
     }
 
     /// Row `i` to write and row `j` to read. (cols)
     pub fn two_rows(&mut self, i: usize, j: usize) -> (&mut [f32], &[f32]) {
-        assert!(i < self.m && j < self.m && i != j, "rows {i} and {j} of a tile of {}", self.m);
+        assert!(i < self.m() && j < self.m() && i != j, "rows {i} and {j} of a tile of {}", self.m());
         let n = self.cols.len();
         // SAFETY: both lie within the tile and do not overlap, as they are different rows and `n` is at most `stride`;
         // exclusive as the tile is borrowed exclusively.
@@ -120,7 +126,7 @@ mod tests {
         let mut matrix: Vec<f32> = (0..12).map(|i| i as f32).collect();
         let mut tile = TileMut::columns(&mut matrix, 3, 4, 1..3);
         let mut some = tile.rows(1..3);
-        assert_eq!((some.m(), some.cols(), some.row(1).to_vec()), (2, 1..3, vec![9.0, 10.0]));
+        assert_eq!((some.m(), some.tokens(), some.cols(), some.row(1).to_vec()), (2, 1..3, 1..3, vec![9.0, 10.0]));
         assert_eq!(tile.rows(3..3).m(), 0);
     }
 

@@ -3,6 +3,8 @@
 //! Quantized weights meet activations quantized 32 wide: `x[i] ~ scale * q[i]`, with `scale = max|x| / 127` kept in f32
 //! and `q` rounded to even. Integer sums are exact, so every backend gets the same bits whatever its order of adding.
 
+use std::ops::Range;
+
 /// Width of an activation block.
 pub const Q8_BLOCK: usize = 32;
 
@@ -35,13 +37,14 @@ pub struct Q8RowMut<'a> {
 impl<'a> Q8<'a> {
     /// Row `i` of rows of `k` activations.
     pub fn row(&self, i: usize, k: usize) -> Q8<'a> {
-        let (b, h) = (k / Q8_BLOCK, k / 16);
-        Q8 {
-            q: &self.q[i * k..][..k],
-            scale: &self.scale[i * b..][..b],
-            scaled_sum: &self.scaled_sum[i * b..][..b],
-            sum: &self.sum[i * h..][..h],
-        }
+        self.rows(i..i + 1, k)
+    }
+
+    /// Some of the rows of `k` activations.
+    pub fn rows(&self, rows: Range<usize>, k: usize) -> Q8<'a> {
+        let of = |width: usize| rows.start * width..rows.end * width;
+        let b = of(k / Q8_BLOCK);
+        Q8 { q: &self.q[of(k)], scale: &self.scale[b.clone()], scaled_sum: &self.scaled_sum[b], sum: &self.sum[of(k / 16)] }
     }
 }
 
@@ -73,6 +76,17 @@ pub struct Activations<'a> {
     pub k: usize,
     /// The values.
     pub data: ActivationData<'a>,
+}
+
+impl<'a> Activations<'a> {
+    /// Some of the rows.
+    pub fn rows(&self, rows: Range<usize>) -> Activations<'a> {
+        let data = match self.data {
+            ActivationData::F32(x) => ActivationData::F32(&x[rows.start * self.k..rows.end * self.k]),
+            ActivationData::Q8(q8) => ActivationData::Q8(q8.rows(rows.clone(), self.k)),
+        };
+        Activations { m: rows.len(), k: self.k, data }
+    }
 }
 
 /// The values of [`Activations`].

@@ -80,7 +80,7 @@ impl<'a> Prepared<'a> {
     /// Prepares the rows on all threads, some rows a task.
     pub(super) fn fill_shared(&mut self, pass: &mut Pass<'_>, table: &KernelTable, input: &Input<'_>) {
         const ROWS: usize = 8;
-        let (m, k, b) = (input.m, input.k, input.k / Q8_BLOCK);
+        let (m, k) = (input.m, input.k);
         let normed = Chunks::new(&mut self.normed[..m * k], ROWS * k.max(1));
         if !input.kinds.q8 {
             if input.norm.is_some() {
@@ -93,23 +93,16 @@ impl<'a> Prepared<'a> {
             return;
         }
         let (mut first, mut second) = halves(&mut self.rows, m, k);
-        pass.each((normed, tasks(&mut first, ROWS, k)), |_, task, (normed, rows)| {
-            let mut rows = whole(rows);
+        pass.each((normed, tasks(&mut first, ROWS, k), tasks(&mut second, ROWS, k)), |_, task, (normed, first, second)| {
+            let (mut first, mut second) = (whole(first), whole(second));
             for (j, normed) in normed.chunks_exact_mut(k).enumerate() {
-                prepare_row(table, input, task * ROWS + j, normed, &mut row(&mut rows, j, k));
+                let mut out = row(&mut first, j, k);
+                let x = prepare_row(table, input, task * ROWS + j, normed, &mut out);
+                if input.fine {
+                    quantize_rest(table, x, out.q, out.scale, &mut row(&mut second, j, k));
+                }
             }
         });
-        if input.fine {
-            let x = if input.norm.is_some() { &self.normed[..m * k] } else { input.x };
-            let (q, scale) = (&*first.q, &*first.scale);
-            pass.each(tasks(&mut second, ROWS, k), |_, task, rows| {
-                let mut rows = whole(rows);
-                for j in 0..rows.q.len() / k {
-                    let i = task * ROWS + j;
-                    quantize_rest(table, &x[i * k..][..k], &q[i * k..][..k], &scale[i * b..][..b], &mut row(&mut rows, j, k));
-                }
-            });
-        }
     }
 
     /// The prepared rows, as a kernel takes them. (m, k)

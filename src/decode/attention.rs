@@ -10,7 +10,7 @@ use rml_kernels_ref::attention::{finish, sink};
 use rml_kernels_ref::kv::{AttendSpan, KEY_SPAN, KvHead, KvType, SpanState};
 
 use super::kv::{KvCache, head_mut};
-use crate::exec::{Arena, Chunks, Pass, Tiles};
+use crate::exec::{Arena, Chunks, Grid, Pass, Tiles};
 use crate::model::{Config, RopeStyle};
 
 /// Tokens that one task of prefill attends for: whole tiles of rows, however many heads share a key.
@@ -47,6 +47,7 @@ impl<'a> States<'a> {
 pub(super) struct AttendScratch<'a> {
     so_far: States<'a>,
     span: States<'a>,
+    q: &'a mut [f32],    // queries of a task, rotated (rows, d)
     head: &'a mut [f32], // (d)
 }
 
@@ -54,8 +55,20 @@ impl<'a> AttendScratch<'a> {
     pub(super) fn new(arena: &'a Arena, config: &Config, m: usize) -> Self {
         let rows = m.min(TOKENS) * config.group();
         let d = config.d_head;
-        AttendScratch { so_far: States::new(arena, rows, d), span: States::new(arena, rows, d), head: arena.slice(d) }
+        AttendScratch {
+            so_far: States::new(arena, rows, d),
+            span: States::new(arena, rows, d),
+            q: arena.slice(rows * d),
+            head: arena.slice(d),
+        }
     }
+}
+
+/// What is rotated.
+#[derive(Clone, Copy)]
+enum Rotated {
+    Queries,
+    Keys,
 }
 
 /// Partial states of a single token whose spans are shared out: one for each KV head and span.
@@ -91,8 +104,8 @@ impl<'a> Angles<'a> {
 }
 
 impl Layer<'_> {
-    /// Normalizes and rotates queries and keys, appends keys and values, attends. `q` (m, heads * d) and `k` (m, kv_heads * d) are rotated
-    /// in place; the result goes to `out` (m, heads * d).
+    /// Normalizes and rotates queries and keys, appends keys and values, attends. `q` (m, heads * d) and `k` (m, kv_heads * d) are left in
+    /// disorder; the result goes to `out` (m, heads * d).
     #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
     pub(super) fn run(
         &self,
@@ -107,62 +120,75 @@ impl Layer<'_> {
         let (m, g, kind) = (self.m, self.config.group(), cache.kind());
         let spans = self.spans(self.first, m);
         let heads = cache.heads_mut(self.layer);
-        let q_tiles = Tiles::columns(&mut q[..m * n_heads * d], (m, n_heads * d), g * d);
         let k_tiles = Tiles::columns(&mut k[..m * n_kv_heads * d], (m, n_kv_heads * d), d);
-        // One token over one span: a head is rotated, appended and attended by one task.
-        if m == 1 && spans.len() == 1 {
-            let out = Tiles::columns(&mut out[..n_heads * d], (1, n_heads * d), g * d);
-            pass.each_with(scratch, ((q_tiles, k_tiles), heads, out), |scratch, h, ((mut q, mut k), (keys, values), mut out)| {
-                self.rotate_and_append(h, (&mut q, &mut k, v), kind, (&mut *keys, &mut *values), scratch);
-                let kv = head_mut(kind, d, keys, values).into_shared();
-                let queries = self.query(q.row(0), g * d, 1, self.first, kv);
-                self.attend(h, &queries, spans.clone(), scratch, &mut out);
-            });
-            return;
-        }
-        pass.each_with(scratch, (q_tiles, k_tiles, heads), |scratch, h, (mut q, mut k, (keys, values))| {
-            self.rotate_and_append(h, (&mut q, &mut k, v), kind, (keys, values), scratch);
-        });
-        let (q, cache) = (&*q, &*cache);
         if m == 1 {
+            let q = &mut q[..n_heads * d];
+            // One token over one span: a head is rotated, appended and attended by one task.
+            if spans.len() == 1 {
+                let parts = ((Chunks::new(q, g * d), k_tiles), heads, Chunks::new(&mut out[..n_heads * d], g * d));
+                pass.each_with(scratch, parts, |scratch, h, ((q, k), (keys, values), out)| {
+                    self.rotate(0, q, Rotated::Queries, scratch.head);
+                    self.append(h, k, v, kind, (&mut *keys, &mut *values), scratch.head);
+                    let queries = self.query(q, g * d, 1, self.first, head_mut(kind, d, keys, values).into_shared());
+                    self.attend(h, &queries, spans.clone(), (&mut scratch.so_far, &mut scratch.span));
+                    out.copy_from_slice(&scratch.so_far.out[..g * d]);
+                });
+                return;
+            }
+            pass.each_with(scratch, (Chunks::new(q, g * d), k_tiles, heads), |scratch, h, (q, k, (keys, values))| {
+                self.rotate(0, q, Rotated::Queries, scratch.head);
+                self.append(h, k, v, kind, (keys, values), scratch.head);
+            });
             self.attend_shared_out(pass, cache, q, spans, partials, out);
             return;
         }
-        let down = m.div_ceil(TOKENS);
-        let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), (TOKENS, g * d));
+        pass.each_with(scratch, (k_tiles, heads), |scratch, h, (k, (keys, values))| {
+            self.append(h, k, v, kind, (keys, values), scratch.head);
+        });
+        let (q, cache) = (&*q, &*cache);
+        let grid = Grid { down: m.div_ceil(TOKENS), across: n_kv_heads };
+        let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), grid, (TOKENS, g * d));
         pass.each_with(scratch, tiles, |scratch, i, mut out| {
-            let (h, t) = (i / down, i % down * TOKENS);
-            let queries = self.query(&q[t * n_heads * d + h * g * d..], n_heads * d, out.m(), self.first + t, cache.head(self.layer, h));
-            self.attend(h, &queries, self.spans(queries.first, queries.m), scratch, &mut out);
+            let (h, tokens) = (i % n_kv_heads, out.tokens());
+            let AttendScratch { so_far, span, q: rotated, head } = scratch;
+            for (row, i) in rotated.chunks_exact_mut(g * d).zip(tokens.clone()) {
+                row.copy_from_slice(&q[i * n_heads * d + h * g * d..][..g * d]);
+                self.rotate(i, row, Rotated::Queries, head);
+            }
+            let queries = self.query(rotated, g * d, tokens.len(), self.first + tokens.start, cache.head(self.layer, h));
+            self.attend(h, &queries, self.spans(queries.first, queries.m), (so_far, span));
+            for (i, row) in so_far.out.chunks_exact(g * d).take(tokens.len()).enumerate() {
+                out.row(i).copy_from_slice(row);
+            }
         });
     }
 
-    fn rotate_and_append(
-        &self,
-        h: usize,
-        (q, k, v): (&mut TileMut<'_>, &mut TileMut<'_>, &[f32]),
-        kind: KvType,
-        (keys, values): (&mut [u8], &mut [u8]),
-        scratch: &mut AttendScratch<'_>,
-    ) {
+    /// Rotates the keys of a head and appends them and the values to the cache.
+    fn append(&self, h: usize, mut k: TileMut<'_>, v: &[f32], kind: KvType, (keys, values): (&mut [u8], &mut [u8]), head: &mut [f32]) {
         let Config { d_head: d, n_kv_heads, .. } = *self.config;
-        let rope = match self.config.rope.style {
-            RopeStyle::Pairs => self.table.rope_pairs.get(),
-            RopeStyle::Halves => self.table.rope_halves.get(),
-        };
         let append = self.table.append.get();
         let mut kv = head_mut(kind, d, keys, values);
         for i in 0..self.m {
-            if let Some([of_q, of_k]) = self.head_norms {
-                self.normalize(q.row(i), of_q, scratch.head);
-                self.normalize(k.row(i), of_k, scratch.head);
-            }
-            if let Some(Angles { cos, sin, half }) = self.angles {
-                let (cos, sin) = (&cos[i * half..][..half], &sin[i * half..][..half]);
-                rope(q.row(i), d, cos, sin);
-                rope(k.row(i), d, cos, sin);
-            }
+            self.rotate(i, k.row(i), Rotated::Keys, head);
             append(&mut kv, self.first + i, k.row(i), &v[(i * n_kv_heads + h) * d..][..d]);
+        }
+    }
+
+    /// Normalizes the heads of token `i`, where the layer does, and rotates them. `head` has room for one.
+    fn rotate(&self, i: usize, row: &mut [f32], what: Rotated, head: &mut [f32]) {
+        if let Some([of_q, of_k]) = self.head_norms {
+            let weight = match what {
+                Rotated::Queries => of_q,
+                Rotated::Keys => of_k,
+            };
+            self.normalize(row, weight, head);
+        }
+        if let Some(Angles { cos, sin, half }) = self.angles {
+            let rope = match self.config.rope.style {
+                RopeStyle::Pairs => self.table.rope_pairs.get(),
+                RopeStyle::Halves => self.table.rope_halves.get(),
+            };
+            rope(row, self.config.d_head, &cos[i * half..][..half], &sin[i * half..][..half]);
         }
     }
 
@@ -200,21 +226,17 @@ impl Layer<'_> {
         }
     }
 
-    /// Attends over `spans` in order and writes the result of each token to its row of `out`.
-    fn attend(&self, h: usize, queries: &AttendSpan<'_>, spans: Range<usize>, scratch: &mut AttendScratch<'_>, out: &mut TileMut<'_>) {
-        let (d, g) = (queries.d, queries.g);
-        let rows = queries.m * g;
+    /// Attends over `spans` in order and leaves the result in `so_far`.
+    fn attend(&self, h: usize, queries: &AttendSpan<'_>, spans: Range<usize>, (so_far, span): (&mut States<'_>, &mut States<'_>)) {
+        let (rows, d) = (queries.m * queries.g, queries.d);
         let attend = self.table.attend.get();
         let first = spans.start;
-        attend(&AttendSpan { span: first, ..*queries }, &mut scratch.so_far.first(rows, d));
-        for span in spans.skip(1) {
-            attend(&AttendSpan { span, ..*queries }, &mut scratch.span.first(rows, d));
-            self.table.merge_spans.get()(&mut scratch.so_far.first(rows, d), &scratch.span.first(rows, d));
+        attend(&AttendSpan { span: first, ..*queries }, &mut so_far.first(rows, d));
+        for later in spans.skip(1) {
+            attend(&AttendSpan { span: later, ..*queries }, &mut span.first(rows, d));
+            self.table.merge_spans.get()(&mut so_far.first(rows, d), &span.first(rows, d));
         }
-        self.finish(h, &mut scratch.so_far.first(rows, d));
-        for (i, row) in scratch.so_far.out[..rows * d].chunks_exact(g * d).enumerate() {
-            out.row(i).copy_from_slice(row);
-        }
+        self.finish(h, &mut so_far.first(rows, d));
     }
 
     /// The result of all spans, for the KV head `h`.

@@ -17,6 +17,7 @@ use crate::exec::{Arena, Chain, Pass};
 use crate::model::{Config, Gate, HeadNorm, Model};
 use crate::{Error, Result};
 use buffers::Buffers;
+use products::{fine_tiles, in_tiles};
 
 /// Tokens that go through the layers at once in prefill.
 pub const CHUNK: usize = 512;
@@ -186,10 +187,11 @@ impl Step<'_> {
         for (layer, w) in self.model.weights().layers.iter().enumerate() {
             // norm, quantize, q k v
             let input = self.input(x, d_model, w.attn_norm.as_deref(), &[&w.q, &w.k, &w.v]).fine();
-            let (k_tiles, v_tiles) = (self.fine_tiles(k, &w.k, pass), self.fine_tiles(v, &w.v, pass));
-            let tiles = Chain([self.tiles(q, &w.q, pass), k_tiles, v_tiles]);
+            let strips = |w| self.strips(m, &[w], pass);
+            let (k_tiles, v_tiles) = (fine_tiles(k, m, &w.k, strips(&w.k)), fine_tiles(v, m, &w.v, strips(&w.v)));
+            let tiles = Chain([in_tiles(q, m, &w.q, strips(&w.q)), k_tiles, v_tiles]);
             self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
-                0 => s.multiply(&w.q, &prepared.view(&input, w.q.kernel.activation()), &mut tile),
+                0 => s.multiply(&w.q, prepared, &input, &mut tile),
                 _ => s.multiply_fine([&w.k, &w.v][member - 1], prepared, &input, &mut tile),
             });
             let (k, v) = (&mut k[..m * n_kv_heads * d_head], &v[..m * n_kv_heads * d_head]);
@@ -220,10 +222,10 @@ impl Step<'_> {
             let f = &w.ffn[0];
             let (gate, up) = (&mut gate[..m * d_ff], &mut up[..m * d_ff]);
             let input = self.input(x, d_model, w.ffn_norm.as_deref(), &[&f.gate, &f.up]);
-            let tiles = self.gate_tiles((gate, up), m, f, pass);
+            let tiles = self.gate_tiles((gate, up), m, f, self.grid(m, &[&f.gate, &f.up], pass));
             self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (mut gate, mut up)| {
-                s.multiply(&f.gate, &prepared.view(&input, f.gate.kernel.activation()), &mut gate);
-                s.multiply(&f.up, &prepared.view(&input, f.up.kernel.activation()), &mut up);
+                s.multiply(&f.gate, prepared, &input, &mut gate);
+                s.multiply(&f.up, prepared, &input, &mut up);
                 s.activate(&mut gate, &mut up);
             });
 
@@ -239,10 +241,10 @@ impl Step<'_> {
         let w = self.model.weights();
         let head = &w.head;
         let input = self.input(&x[skipped * d_model..], d_model, Some(&w.output_norm), &[head]);
-        let tiles = self.tiles(logits, head, pass);
+        let tiles = in_tiles(logits, n_rows, head, self.grid(n_rows, &[head], pass));
         self.product(pass, &input, &mut shared, own, tiles, |s, prepared, mut tile| {
-            s.multiply(head, &prepared.view(&input, head.kernel.activation()), &mut tile);
-            for i in 0..n_rows {
+            s.multiply(head, prepared, &input, &mut tile);
+            for i in 0..tile.m() {
                 if s.config.logit_divisor != 1.0 {
                     scale(tile.row(i), 1.0 / s.config.logit_divisor);
                 }

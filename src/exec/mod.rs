@@ -12,6 +12,6 @@ mod trace;
 pub use arena::{Arena, Plain};
 pub use cores::usable_threads;
 pub use memory::{Block, HUGE_PAGE, Pages, free_memory, zeroed};
-pub use split::{Chain, Chunks, Nothing, Split, Tiles};
+pub use split::{Chain, Chunks, Grid, Nothing, Split, Tiles};
 pub use team::{Pass, Team};
 pub use trace::Trace;

@@ -60,31 +60,48 @@ unsafe impl<'a, T: Send> Split for Chunks<'a, T> {
     }
 }
 
-/// A row-major matrix in tiles of `rows` by `cols`, numbered along the rows of tiles first.
+/// How many tiles a matrix is split into, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Tiles one below the other.
+    pub down: usize,
+    /// Tiles side by side.
+    pub across: usize,
+}
+
+/// A row-major matrix in a [`Grid`] of tiles as equal as whole units of rows and columns allow; some are empty if there are
+/// fewer units than tiles.
 ///
-/// Part `i` covers columns `i / tiles_down` and rows `i % tiles_down`, so that neighbours share columns.
+/// Part `i` is tile `i % across` of band `i / across`, so that neighbours share rows: a thread that takes the same share of every
+/// phase finds the rows that it wrote in its own cache.
 #[derive(Debug)]
 pub struct Tiles<'a> {
     start: *mut f32,
     m: usize,
     n: usize,
-    rows: usize,
-    cols: usize,
+    grid: Grid,
+    unit: (usize, usize),
     matrix: PhantomData<&'a mut [f32]>,
 }
 
 impl<'a> Tiles<'a> {
-    /// Tiles of `rows` by `cols`, both at least 1, of a matrix of `m` rows and `n` columns.
-    pub fn new(matrix: &'a mut [f32], (m, n): (usize, usize), (rows, cols): (usize, usize)) -> Self {
+    /// Tiles of whole units of `(rows, columns)` of a matrix of `m` rows and `n` columns.
+    pub fn new(matrix: &'a mut [f32], (m, n): (usize, usize), grid: Grid, unit: (usize, usize)) -> Self {
         assert_eq!(matrix.len(), m * n, "a matrix of {m} x {n}");
-        assert!(rows >= 1 && cols >= 1, "tiles of at least one number");
-        Tiles { start: matrix.as_mut_ptr(), m, n, rows, cols, matrix: PhantomData }
+        assert!(grid.down >= 1 && grid.across >= 1 && unit.0 >= 1 && unit.1 >= 1, "{grid:?} of units of {unit:?}");
+        Tiles { start: matrix.as_mut_ptr(), m, n, grid, unit, matrix: PhantomData }
     }
 
-    /// Tiles of `cols` columns and all rows.
+    /// Tiles of all rows and `cols` columns.
     pub fn columns(matrix: &'a mut [f32], (m, n): (usize, usize), cols: usize) -> Self {
-        Self::new(matrix, (m, n), (m.max(1), cols))
+        Self::new(matrix, (m, n), Grid { down: 1, across: n.div_ceil(cols).max(1) }, (m.max(1), cols))
     }
+}
+
+/// Part `i` of `n_parts` of `0 .. len`, in whole units.
+fn share(i: usize, n_parts: usize, len: usize, unit: usize) -> Range<usize> {
+    let bound = |i: usize| (i * len.div_ceil(unit) / n_parts * unit).min(len);
+    bound(i)..bound(i + 1)
 }
 
 // SAFETY: it gives out exclusive tiles only.
@@ -95,16 +112,15 @@ unsafe impl<'a> Split for Tiles<'a> {
     type Part = TileMut<'a>;
 
     fn n_parts(&self) -> usize {
-        self.m.div_ceil(self.rows) * self.n.div_ceil(self.cols)
+        self.grid.down * self.grid.across
     }
 
     unsafe fn part(&self, i: usize) -> TileMut<'a> {
         assert!(i < self.n_parts());
-        let down = self.m.div_ceil(self.rows);
-        let (c, r) = (i / down * self.cols, i % down * self.rows);
-        let span = |start: usize, len: usize, end: usize| -> Range<usize> { start..end.min(start + len) };
+        let Grid { down, across } = self.grid;
+        let (rows, cols) = (share(i / across, down, self.m, self.unit.0), share(i % across, across, self.n, self.unit.1));
         // SAFETY: the grid lies within the matrix; exclusive by the contract of `part`.
-        unsafe { TileMut::part(self.start, self.n, span(r, self.rows, self.m), span(c, self.cols, self.n)) }
+        unsafe { TileMut::part(self.start, self.n, rows, cols) }
     }
 }
 

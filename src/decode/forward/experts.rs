@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use rml_kernels_ref::activation::{ActivationData, Activations, Q8, Q8_BLOCK};
 use rml_kernels_ref::gate::scale;
 
 use super::super::activations::{Input, Prepared};
 use super::Step;
+use super::products::in_tiles;
 use crate::exec::{Arena, Chunks, Pass};
 use crate::model::load::LayerWeights;
 use crate::model::weights::Matrix;
@@ -93,10 +93,8 @@ impl Step<'_> {
 
         // norm, quantize, router
         let input = self.input(x, d_model, norm, &[router]);
-        let tiles = self.tiles(&mut routed.scores[..m * experts.count], router, pass);
-        self.product(pass, &input, shared, own, tiles, |s, prepared, mut tile| {
-            s.multiply(router, &prepared.view(&input, router.kernel.activation()), &mut tile);
-        });
+        let tiles = in_tiles(&mut routed.scores[..m * experts.count], m, router, self.grid(m, &[router], pass));
+        self.product(pass, &input, shared, own, tiles, |s, prepared, mut tile| s.multiply(router, prepared, &input, &mut tile));
         routed.choose(m, experts, self.table.softmax.get());
 
         // rows of pairs, norm, quantize, gate and up, activation
@@ -112,7 +110,7 @@ impl Step<'_> {
         let rows = if alone { &*x } else { &routed.x[..n_pairs * d_model] };
         let input = self.input(rows, d_model, norm, &[&first.gate, &first.up]);
         let (gate, up) = (&mut gate[..n_pairs * d_ff], &mut up[..n_pairs * d_ff]);
-        let tiles = self.gate_tiles((gate, up), n_pairs, first, pass);
+        let tiles = self.gate_tiles((gate, up), n_pairs, first, self.strips(n_pairs, &[&first.gate, &first.up], pass));
         self.product(pass, &input, shared, own, tiles, |s, prepared, (mut gate, mut up)| {
             for (e, f) in w.ffn.iter().enumerate() {
                 let pairs = routed.of(e);
@@ -125,7 +123,8 @@ impl Step<'_> {
 
         // down, sum, residual
         let input = self.input(gate, d_ff, None, &[&first.down]);
-        let tiles = (self.tiles_of(&mut out[..n_pairs * d_model], n_pairs, &first.down, pass), self.tiles(x, &first.down, pass));
+        let grid = self.strips(n_pairs, &[&first.down], pass);
+        let tiles = (in_tiles(out, n_pairs, &first.down, grid), in_tiles(x, m, &first.down, grid));
         self.product(pass, &input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
             for (e, f) in w.ffn.iter().enumerate() {
                 let pairs = routed.of(e);
@@ -157,20 +156,7 @@ impl Step<'_> {
         out: &mut rml_backends::TileMut<'_>,
     ) {
         if !rows.is_empty() {
-            self.multiply(w, &some_rows(&prepared.view(input, w.kernel.activation()), rows), out);
+            self.multiply_by(w, &prepared.view(input, w.kernel.activation()).rows(rows), out);
         }
     }
-}
-
-/// Some rows of activations.
-fn some_rows<'a>(x: &Activations<'a>, rows: Range<usize>) -> Activations<'a> {
-    let (k, b) = (x.k, x.k / Q8_BLOCK);
-    let of = |width: usize| rows.start * width..rows.end * width;
-    let data = match x.data {
-        ActivationData::F32(x) => ActivationData::F32(&x[of(k)]),
-        ActivationData::Q8(Q8 { q, scale, scaled_sum, sum }) => {
-            ActivationData::Q8(Q8 { q: &q[of(k)], scale: &scale[of(b)], scaled_sum: &scaled_sum[of(b)], sum: &sum[of(2 * b)] })
-        }
-    };
-    Activations { m: rows.len(), k, data }
 }

@@ -7,7 +7,7 @@ use rml_kernels_ref::gate::scale;
 use super::super::activations::{Input, Kinds, Prepared, fine_rows};
 use super::Step;
 use super::buffers::ALONE;
-use crate::exec::{Chunks, Pass, Tiles};
+use crate::exec::{Chunks, Grid, Pass, Tiles};
 use crate::model::load::FeedForward;
 use crate::model::weights::Matrix;
 
@@ -27,11 +27,12 @@ impl Step<'_> {
         let (m, n) = (self.m, w.n);
         let out = &mut out[..m * n];
         self.trace_rows("add", &self.table.add, n);
-        let tiles = (self.tiles(out, w, pass), self.tiles(x, w, pass));
+        let grid = self.grid(m, &[w], pass);
+        let tiles = (in_tiles(out, m, w, grid), in_tiles(x, m, w, grid));
         self.product(pass, input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
-            s.multiply(w, &prepared.view(input, w.kernel.activation()), &mut out);
+            s.multiply(w, prepared, input, &mut out);
             if norm.is_none() {
-                (0..m).for_each(|i| s.add(x.row(i), out.row(i)));
+                (0..out.m()).for_each(|i| s.add(x.row(i), out.row(i)));
             }
         });
         // A norm needs whole rows, so it comes when all tiles are there.
@@ -105,14 +106,19 @@ impl Step<'_> {
         }
     }
 
-    /// The product, and the bias where the matrix has one.
-    pub(super) fn multiply(&self, w: &Matrix, x: &Activations<'_>, out: &mut TileMut<'_>) {
+    /// A tile of the product, and the bias where the matrix has one.
+    pub(super) fn multiply(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
+        self.multiply_by(w, &prepared.view(input, w.kernel.activation()).rows(out.tokens()), out);
+    }
+
+    /// The same with the rows of activations that belong to the tile.
+    pub(super) fn multiply_by(&self, w: &Matrix, x: &Activations<'_>, out: &mut TileMut<'_>) {
         self.trace_product(w, x.m);
         w.kernel.multiply(&w.weights(self.model.storage()), x, out);
         self.add_bias(w, x.m, out);
     }
 
-    /// The product with a fine input: those of both its rows for a token, added up.
+    /// The product with a fine input, where a tile has all rows: those of both its rows for a token, added up.
     pub(super) fn multiply_fine(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
         let x = prepared.fine_view(input, w.kernel.activation());
         self.trace_product(w, x.m);
@@ -143,42 +149,49 @@ impl Step<'_> {
         (gate, up): (&'o mut [f32], &'o mut [f32]),
         m: usize,
         w: &FeedForward,
-        pass: &Pass<'_>,
+        grid: Grid,
     ) -> (Tiles<'o>, Tiles<'o>) {
         let (name, slot) = self.gate();
         self.trace_rows(name, slot, w.gate.n);
-        let step = self.rows_a_task(&w.gate, pass).max(w.up.panel_rows());
-        (Tiles::columns(gate, (m, w.gate.n), step), Tiles::columns(up, (m, w.up.n), step))
+        let unit = (BAND, w.gate.panel_rows().max(w.up.panel_rows()));
+        (Tiles::new(gate, (m, w.gate.n), grid, unit), Tiles::new(up, (m, w.up.n), grid, unit))
     }
 
-    /// The output of [`multiply_fine`](Self::multiply_fine) in tiles, one a task.
-    pub(super) fn fine_tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
-        let rows = fine_rows(self.m, w.kernel.activation());
-        Tiles::columns(&mut out[..rows * w.n], (rows, w.n), self.rows_a_task(w, pass))
+    /// How the products of `m` rows with these matrices, which one phase multiplies, are shared out: a few tasks a thread, none
+    /// too small to be worth a claim. Many rows are split into bands, one for each thread, which meets its rows again in the
+    /// phases that follow.
+    pub(super) fn grid(&self, m: usize, matrices: &[&Matrix], pass: &Pass<'_>) -> Grid {
+        /// Rows of a band at least: each band unpacks the weights for itself.
+        const ROWS: usize = 128;
+        let down = (m / ROWS).clamp(1, pass.n_threads());
+        let Grid { across, .. } = self.strips(m, matrices, pass);
+        Grid { down, across: across.div_ceil(down) }
     }
 
-    /// A product's output in tiles, one a task.
-    pub(super) fn tiles<'o>(&self, out: &'o mut [f32], w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
-        self.tiles_of(out, self.m, w, pass)
-    }
-
-    /// The same for another number of rows, its columns split alike.
-    pub(super) fn tiles_of<'o>(&self, out: &'o mut [f32], m: usize, w: &Matrix, pass: &Pass<'_>) -> Tiles<'o> {
-        Tiles::columns(out, (m, w.n), self.rows_a_task(w, pass))
-    }
-
-    /// Rows of a matrix that one task multiplies: whole panels, a few tasks a thread, none too small to be worth a claim.
-    pub(super) fn rows_a_task(&self, w: &Matrix, pass: &Pass<'_>) -> usize {
+    /// The same with all rows in one band.
+    pub(super) fn strips(&self, m: usize, matrices: &[&Matrix], pass: &Pass<'_>) -> Grid {
         /// Tasks a thread: enough that a thread which is held up leaves its share to the others.
         const TASKS: usize = 4;
-        /// Bytes of weights that make a task worth claiming.
+        /// Bytes of weights, times rows, that make a task worth claiming.
         const BYTES: usize = 16 << 10;
         let n_threads = pass.n_threads();
         if n_threads == 1 {
-            return w.n.next_multiple_of(w.panel_rows());
+            return Grid { down: 1, across: 1 };
         }
-        let share = w.n.div_ceil(n_threads * TASKS);
-        let smallest = (BYTES * w.n).div_ceil(w.bytes() * self.m);
-        share.max(smallest.min(w.n.div_ceil(n_threads))).next_multiple_of(w.panel_rows())
+        let bytes: usize = matrices.iter().map(|w| w.bytes()).sum();
+        Grid { down: 1, across: (bytes * m / BYTES).clamp(n_threads, n_threads * TASKS) }
     }
+}
+
+/// Rows of a product that no band of a [`Grid`] splits.
+const BAND: usize = 8;
+
+/// The output of a product of `m` rows in tiles, one a task.
+pub(super) fn in_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> Tiles<'o> {
+    Tiles::new(&mut out[..m * w.n], (m, w.n), grid, (BAND, w.panel_rows()))
+}
+
+/// The output of [`Step::multiply_fine`] in tiles of all rows, one a task.
+pub(super) fn fine_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> Tiles<'o> {
+    in_tiles(out, fine_rows(m, w.kernel.activation()), w, grid)
 }
