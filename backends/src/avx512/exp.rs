@@ -1,5 +1,7 @@
 //! The exponential of `rml_kernels_ref::exp`, 16 at a time.
 
+#![allow(clippy::needless_range_loop, reason = "registers index several arrays at once")]
+
 use std::arch::x86_64::*;
 
 use rml_kernels_ref::exp::{HI, LN2_HI, LN2_LO, LO, POLYNOMIAL};
