@@ -1,8 +1,7 @@
 //! What text goes through before a model of the crate `tokenizers` encodes it: changes of its characters, and cuts into words.
 //!
 //! Both may come from a file that nobody looked over. Regular expressions are searched for here, since the crate panics where
-//! Oniguruma gives up, which it does after ten million steps back; maps of characters are looked over first, and how much text
-//! may grow is bounded.
+//! Oniguruma gives up; maps of characters are looked over first, and how much text may grow is bounded.
 
 use std::sync::OnceLock;
 
@@ -21,6 +20,10 @@ const MOST_STEPS: usize = 64;
 
 /// So many times as many bytes, at most, replacements may make of a text; published ones make three of one.
 const MOST_GROWTH: usize = 1024;
+
+/// Steps back from one place of a text after which a search is given up: ten milliseconds or so. Published expressions step back
+/// by a run of white space, if at all.
+const MOST_STEPS_BACK: u32 = 1_000_000;
 
 /// Why a description cannot be used, as a clause.
 type Described<T> = Result<T, String>;
@@ -47,7 +50,9 @@ impl Pattern for &Search {
         while from <= inside.len() {
             region.clear();
             let options = SearchOptions::SEARCH_OPTION_NONE;
-            self.0.search_with_param(inside, from, inside.len(), options, Some(&mut region), MatchParam::default())?;
+            let mut limits = MatchParam::default();
+            limits.set_retry_limit_in_match(MOST_STEPS_BACK);
+            self.0.search_with_param(inside, from, inside.len(), options, Some(&mut region), limits)?;
             let Some((start, stop)) = region.pos(0) else { break };
             if start == stop && last == Some(stop) {
                 // An empty match right behind another would be found for ever.
