@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rml::model::Gguf;
 use rml::model::gguf::{Array, Value, Writer};
-use rml::text::{Encode, Tokenizer};
+use rml::text::{Encode, Tokenizer, VocabularyKind};
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {
@@ -103,28 +103,98 @@ fn directories_give_the_ids_of_the_packages_and_so_do_files_with_the_same_keys()
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The keys of a directory as a file of the model `gemma4`, which has merges of characters.
 #[test]
-fn each_pre_tokenizer_cuts_as_the_model_that_named_it() {
-    let all = read("cuts.json");
+fn merges_of_characters_give_the_ids_of_the_package() {
+    let all = read("expected.json");
+    let mut wrong = Vec::new();
+    for name in ["gemma", "gemma4"] {
+        let directory = Gguf::open(&folder().join(name)).expect("the directory");
+        let json = read(&format!("{name}/tokenizer.json"));
+        let merges = json["model"]["merges"].as_array().expect("merges").iter();
+        let merges: Vec<String> = merges.map(|m| [&m[0], &m[1]].map(|t| t.as_str().expect("a text")).join(" ")).collect();
+        let mut writer = Writer::new();
+        let keys = directory.metadata().iter().filter(|(key, _)| !["tokenizer.huggingface.json", "tokenizer.ggml.scores"].contains(key));
+        keys.for_each(|(key, value)| writer.set(key, value.clone()));
+        writer.set("tokenizer.ggml.model", Value::String("gemma4".into()));
+        writer.set("tokenizer.ggml.merges", Value::Array(Array::Strings(merges.iter().map(String::as_str).collect())));
+        let tokenizer = Tokenizer::from_gguf(&in_memory(&writer)).expect("a tokenizer");
+        assert_eq!(tokenizer.vocabulary().kind, VocabularyKind::Merges);
+        differences(&format!("{name} as gemma4"), &tokenizer, &all["tokenizers"][name], &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The vocabulary of `cuts.json` with a pre-tokenizer.
+fn vocabulary_of_cuts(all: &Json, pre: Option<&str>) -> Tokenizer {
     let texts = |key: &str| {
         Value::Array(Array::Strings(all[key].as_array().expect("a list").iter().map(|t| t.as_str().expect("a text")).collect()))
     };
-    let mut wrong = Vec::new();
-    for (pre, rows) in all["ids"].as_object().expect("pre-tokenizers") {
-        let mut writer = Writer::new();
-        writer.set("tokenizer.ggml.model", Value::String("gpt2".into()));
-        writer.set("tokenizer.ggml.pre", Value::String(pre.clone()));
-        writer.set("tokenizer.ggml.tokens", texts("tokens"));
-        writer.set("tokenizer.ggml.merges", texts("merges"));
-        let tokenizer = Tokenizer::from_gguf(&in_memory(&writer)).expect("a tokenizer");
-        assert!(tokenizer.warnings().is_empty(), "{pre}: {:?}", tokenizer.warnings());
-        for (text, want) in all["texts"].as_array().expect("texts").iter().zip(rows.as_array().expect("rows")) {
-            let (text, want) = (text.as_str().expect("a text"), ids(want));
-            let got = tokenizer.encode(text, Encode::default()).expect("ids");
-            if got != want {
-                wrong.push(format!("{pre}: {text:?} is {got:?} rather than {want:?}"));
-            }
+    let mut writer = Writer::new();
+    writer.set("tokenizer.ggml.model", Value::String("gpt2".into()));
+    pre.into_iter().for_each(|pre| writer.set("tokenizer.ggml.pre", Value::String(pre.into())));
+    writer.set("tokenizer.ggml.tokens", texts("tokens"));
+    writer.set("tokenizer.ggml.merges", texts("merges"));
+    Tokenizer::from_gguf(&in_memory(&writer)).expect("a tokenizer")
+}
+
+/// Compares the ids of every text.
+fn compare_cuts(what: &str, tokenizer: &Tokenizer, all: &Json, rows: &Json, wrong: &mut Vec<String>) {
+    // No ids are given where the other program is known to differ.
+    let rows = rows.as_array().expect("rows").iter();
+    for (text, want) in all["texts"].as_array().expect("texts").iter().zip(rows).filter(|(_, want)| !want.is_null()) {
+        let (text, want) = (text.as_str().expect("a text"), ids(want));
+        let got = tokenizer.encode(text, Encode::default()).expect("ids");
+        if got != want {
+            wrong.push(format!("{what}: {text:?} is {got:?} rather than {want:?}"));
         }
+    }
+}
+
+#[test]
+fn each_pre_tokenizer_cuts_as_the_model_that_named_it() {
+    let all = read("cuts.json");
+    let mut wrong = Vec::new();
+    for (pre, rows) in ["ids", "llama_cpp"].into_iter().flat_map(|source| all[source].as_object().expect("pre-tokenizers")) {
+        let tokenizer = vocabulary_of_cuts(&all, Some(pre));
+        assert!(tokenizer.warnings().is_empty(), "{pre}: {:?}", tokenizer.warnings());
+        compare_cuts(pre, &tokenizer, &all, rows, &mut wrong);
+    }
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// A directory with a pre-tokenizer as a model publishes it has the name of this, or of one that cuts the same: a file that is
+/// converted from it gives the same ids.
+#[test]
+fn each_published_pre_tokenizer_is_known_by_its_steps() {
+    let all = read("cuts.json");
+    let mut wrong = Vec::new();
+    for (pre, published) in all["published"].as_object().expect("pre-tokenizers") {
+        let vocab: serde_json::Map<String, Json> = (0..)
+            .zip(all["tokens"].as_array().expect("tokens"))
+            .map(|(id, t): (u32, _)| (t.as_str().expect("a text").into(), id.into()))
+            .collect();
+        let tokenizer = serde_json::json!({
+            "normalizer": published["normalizer"], "pre_tokenizer": published["pre_tokenizer"],
+            "model": {"type": "BPE", "vocab": vocab, "merges": all["merges"], "ignore_merges": published["ignore_merges"]},
+        });
+        let directory = tempfile::tempdir().expect("a folder");
+        std::fs::copy(folder().join("llama3/config.json"), directory.path().join("config.json")).expect("a copy");
+        std::fs::write(directory.path().join("tokenizer.json"), tokenizer.to_string()).expect("a file");
+        let directory = Gguf::open(directory.path()).expect("the directory");
+        let own = directory.metadata().str("tokenizer.ggml.pre").expect("a text");
+        let Some(own) = own else {
+            wrong.push(format!("{pre} is not known"));
+            continue;
+        };
+        compare_cuts(
+            &format!("{pre} in a directory"),
+            &Tokenizer::from_gguf(&directory).expect("a tokenizer"),
+            &all,
+            &all["ids"][pre],
+            &mut wrong,
+        );
+        compare_cuts(&format!("{pre}, taken for {own}"), &vocabulary_of_cuts(&all, Some(own)), &all, &all["ids"][pre], &mut wrong);
     }
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
@@ -132,17 +202,8 @@ fn each_pre_tokenizer_cuts_as_the_model_that_named_it() {
 #[test]
 fn an_unknown_pre_tokenizer_warns_and_says_what_stands_in() {
     let all = read("cuts.json");
-    let texts = |key: &str| {
-        Value::Array(Array::Strings(all[key].as_array().expect("a list").iter().map(|t| t.as_str().expect("a text")).collect()))
-    };
     for (pre, said) in [(Some("tomorrow"), "\"tomorrow\""), (None, "names no pre-tokenizer")] {
-        let mut writer = Writer::new();
-        writer.set("tokenizer.ggml.model", Value::String("gpt2".into()));
-        pre.into_iter().for_each(|pre| writer.set("tokenizer.ggml.pre", Value::String(pre.into())));
-        writer.set("tokenizer.ggml.tokens", texts("tokens"));
-        writer.set("tokenizer.ggml.merges", texts("merges"));
-        let tokenizer = Tokenizer::from_gguf(&in_memory(&writer)).expect("a tokenizer");
-        let warnings = tokenizer.warnings().join("\n");
+        let warnings = vocabulary_of_cuts(&all, pre).warnings().join("\n");
         assert!(warnings.contains(said) && warnings.contains("as for gpt-2"), "{warnings}");
     }
 }

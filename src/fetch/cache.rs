@@ -47,6 +47,13 @@ impl Checksum {
     }
 }
 
+#[cfg(test)]
+impl Checksum {
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Checksum(Sha256::digest(bytes).into())
+    }
+}
+
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

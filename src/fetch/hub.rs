@@ -88,8 +88,8 @@ impl Hub {
         Err(broken)
     }
 
-    /// The `.gguf` files of a repository.
-    pub(super) fn gguf_files(&self, repo: &str) -> Attempt<Vec<String>> {
+    /// The files of a repository.
+    pub(super) fn files(&self, repo: &str) -> Attempt<Vec<String>> {
         let url = format!("{}/api/models/{repo}", self.endpoint);
         let mut answer = self.get(&url, true, None).map_err(|b| b.reason())?;
         ensure_success(&answer, &url).map_err(|b| b.reason())?;
@@ -104,8 +104,7 @@ impl Hub {
             rfilename: String,
         }
         let listing: Listing = serde_json::from_str(&text).map_err(|e| format!("{url}: the answer is not a listing: {e}"))?;
-        let names = listing.siblings.into_iter().map(|s| s.rfilename);
-        Ok(names.filter(|name| super::source::is_gguf(name.as_ref())).collect())
+        Ok(listing.siblings.into_iter().map(|s| s.rfilename).collect())
     }
 
     /// One attempt, from where `part` stands.

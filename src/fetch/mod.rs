@@ -13,6 +13,7 @@ mod source;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::model::{CONFIG, weight_files};
 use crate::{Error, Result};
 use cache::{Claim, Part};
 use catalog::Known;
@@ -107,14 +108,28 @@ impl Fetcher {
         if let Some(file) = file.filter(|f| source::is_gguf(Path::new(f))) {
             return fetched(file);
         }
-        match hub.gguf_files(repo) {
+        match hub.files(repo) {
+            Ok(files) if file.is_none() && source::is_directory(&files) => self.directory(&hub, repo, &folder, &files),
             Ok(files) => fetched(source::pick(repo, file, &files)?),
-            // Without the hub's listing, a single file fetched before must be the one.
+            // Without the hub's listing, a single model fetched before must be the one.
             Err(reason) => match source::only_cached(&folder, file) {
                 Some(path) => Ok(path),
                 None => Err(Error::Fetch(format!("cannot list hf:{repo}: {reason}; fetch the file by other means and give its path"))),
             },
         }
+    }
+
+    /// A model as a Hugging Face directory. What makes the folder one comes last, so that a folder which has it is whole.
+    fn directory(&self, hub: &Hub, repo: &str, folder: &Path, files: &[String]) -> Result<PathBuf> {
+        let fetch = |file: &str| self.hub_file(hub, repo, file, &folder.join(file));
+        for file in source::beside_weights(files) {
+            fetch(file)?;
+        }
+        for file in weight_files(folder)? {
+            fetch(&file)?;
+        }
+        fetch(CONFIG)?;
+        Ok(folder.to_owned())
     }
 
     fn hub_file(&self, hub: &Hub, repo: &str, file: &str, path: &Path) -> Result<PathBuf> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::MODEL_SYNTAX;
 use super::catalog::Known;
-use crate::model::CONFIG;
+use crate::model::{BESIDE_WEIGHTS, CONFIG, TEMPLATES, is_weights};
 use crate::{Error, Result};
 
 #[derive(Debug)]
@@ -108,6 +108,19 @@ pub(super) fn model_file(path: PathBuf) -> Result<PathBuf> {
     }
 }
 
+/// Whether a repository is a model as a Hugging Face directory, and has none as GGUF.
+pub(super) fn is_directory(files: &[String]) -> bool {
+    files.iter().any(|f| f == CONFIG) && files.iter().any(|f| is_weights(f)) && !files.iter().any(|f| is_gguf(f.as_ref()))
+}
+
+/// The files of a repository that belong to a directory, without its weights and [`CONFIG`].
+pub(super) fn beside_weights(files: &[String]) -> impl Iterator<Item = &str> {
+    let belongs = |file: &str| BESIDE_WEIGHTS.contains(&file) || file.starts_with(TEMPLATES) && file.ends_with(".jinja");
+    // The one is made of the other, which holds more.
+    let replaced = |file: &str| file == "tokenizer.model" && files.iter().any(|f| f == "tokenizer.json");
+    files.iter().map(String::as_str).filter(move |file| is_safe(file) && belongs(file) && !replaced(file))
+}
+
 /// The file of a repository that `wanted` means: the only one, or the only one with `wanted` in its name.
 pub(super) fn pick<'a>(repo: &str, wanted: Option<&str>, files: &'a [String]) -> Result<&'a str> {
     let files: Vec<&String> = files.iter().filter(|f| is_safe(f) && is_model(f.as_ref())).collect();
@@ -116,7 +129,9 @@ pub(super) fn pick<'a>(repo: &str, wanted: Option<&str>, files: &'a [String]) ->
     let list = || files.iter().map(|f| format!("\n  hf:{repo}:{f}")).collect::<String>();
     match fitting[..] {
         [one] => Ok(one),
-        [] if files.is_empty() => Err(Error::Fetch(format!("hf:{repo} holds no .gguf file; look for a repository with GGUF in its name"))),
+        [] if files.is_empty() => Err(Error::Fetch(format!(
+            "hf:{repo} holds no .gguf file, nor {CONFIG} with .safetensors; look for a repository with GGUF in its name"
+        ))),
         [] => Err(Error::Fetch(format!("hf:{repo} has no file like {:?}; name one of{}", wanted.unwrap_or_default(), list()))),
         _ => Err(Error::Fetch(format!("hf:{repo} holds several models; name one of{}", list()))),
     }
@@ -128,6 +143,7 @@ pub(super) fn only_cached(folder: &Path, wanted: Option<&str>) -> Option<PathBuf
     let fits = |p: &&PathBuf| wanted.is_none_or(|w| p.to_string_lossy().to_lowercase().contains(&w.to_lowercase()));
     match paths.iter().filter(fits).collect::<Vec<_>>()[..] {
         [one] => Some(one.clone()),
+        [] if wanted.is_none() && folder.join(CONFIG).exists() => Some(folder.to_owned()),
         _ => None,
     }
 }

@@ -73,7 +73,7 @@ fn fetcher(cache: &Path, endpoint: &str) -> Fetcher {
 }
 
 /// Every file below `dir`, as paths relative to it.
-fn files(dir: &Path) -> Vec<String> {
+fn folder_files(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -96,7 +96,7 @@ fn a_known_model_comes_from_the_hub_once() {
     let fetcher = Fetcher { token: Some("secret".into()), ..fetcher(cache.path(), &endpoint) };
     let path = fetcher.known(&ABC).unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"abc");
-    assert_eq!(files(cache.path()), ["abc/abc.gguf"]);
+    assert_eq!(folder_files(cache.path()), ["abc/abc.gguf"]);
     assert_eq!(fetcher.known(&ABC).unwrap(), path);
     let heads = heads.lock().unwrap();
     assert_eq!(heads.len(), 2, "one request to the hub, one to its store: {heads:?}");
@@ -110,7 +110,7 @@ fn a_wrong_checksum_leaves_no_file() {
     let (endpoint, _) = hub("abd", ABC.sha256);
     let error = fetcher(cache.path(), &endpoint).known(&ABC).unwrap_err().to_string();
     assert!(error.contains("3 bytes received have SHA-256") && error.contains(ABC.sha256), "{error}");
-    assert_eq!(files(cache.path()), [""; 0]);
+    assert_eq!(folder_files(cache.path()), [""; 0]);
 }
 
 #[test]
@@ -122,12 +122,12 @@ fn a_body_cut_short_is_an_error_and_is_resumed_later() {
     });
     let error = fetcher(cache.path(), &cut).known(&ABC).unwrap_err().to_string();
     assert!(error.contains("broke off after 2"), "{error}");
-    assert_eq!(files(cache.path()), ["abc/abc.gguf.part"]);
+    assert_eq!(folder_files(cache.path()), ["abc/abc.gguf.part"]);
 
     let (endpoint, heads) = hub("abc", ABC.sha256);
     let path = fetcher(cache.path(), &endpoint).known(&ABC).unwrap();
     assert_eq!(fs::read(path).unwrap(), b"abc");
-    assert_eq!(files(cache.path()), ["abc/abc.gguf"]);
+    assert_eq!(folder_files(cache.path()), ["abc/abc.gguf"]);
     assert!(heads.lock().unwrap()[1].contains("range: bytes=2-"));
 }
 
@@ -184,7 +184,7 @@ fn when_nothing_is_reachable_the_error_lists_the_ways() {
         {
             assert!(error.contains(part), "{part:?} is not in: {error}");
         }
-        assert_eq!(files(cache.path()), [""; 0]);
+        assert_eq!(folder_files(cache.path()), [""; 0]);
     }
 }
 
@@ -202,7 +202,7 @@ fn two_at_once_fetch_once() {
         }
     });
     assert_eq!(heads.lock().unwrap().len(), 1);
-    assert_eq!(files(cache.path()), ["abc/abc.gguf"]);
+    assert_eq!(folder_files(cache.path()), ["abc/abc.gguf"]);
 }
 
 #[cfg(unix)]
@@ -230,7 +230,7 @@ mod pip {
         let cache = dir.path().join("cache");
         let fetcher = Fetcher { pip: pip(dir.path(), content, script), ..fetcher(&cache, &endpoint) };
         let fetched = fetcher.known(&ABC).map(|path| fs::read(path).unwrap()).map_err(|e| e.to_string());
-        let left = files(&cache);
+        let left = folder_files(&cache);
         assert_eq!(left, if fetched.is_ok() { vec!["abc/abc.gguf"] } else { vec![] });
         fetched
     }
@@ -296,12 +296,132 @@ fn a_model_in_several_files_is_one_model() {
     let fetcher = fetcher(cache.path(), &endpoint);
     let folder = cache.path().join("hf/owner/repo");
     assert_eq!(fetcher.resolve("hf:owner/repo").unwrap(), folder.join(names[0]));
-    assert_eq!(files(&folder), names);
+    assert_eq!(folder_files(&folder), names);
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(fetcher.resolve("hf:owner/repo:q/m-00002-of-00003.gguf").unwrap(), folder.join(names[0]));
     assert_eq!(fetcher.resolve(folder.join("q").to_str().unwrap()).unwrap(), folder.join(names[0]));
     for alone in ["m.gguf", "-of-.gguf", "m-00004-of-00003.gguf", "m-00000-of-00003.gguf", "m-1-of-3.gguf", "ü", ""] {
         assert_eq!(source::parts(alone), [alone]);
+    }
+}
+
+/// The weights of a small model that stand in two files.
+const INDEX: &str = r#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
+
+/// A hub with one repository. Files that end in `.safetensors` stand in its store, which honours ranges and whose answers end
+/// after `limit` bytes; others it gives itself.
+fn repository_of(files: &[(&str, &[u8])], limit: usize) -> (String, Arc<Mutex<Vec<String>>>) {
+    let siblings: Vec<_> = files.iter().map(|(name, _)| serde_json::json!({"rfilename": name})).collect();
+    let listing = serde_json::json!({"siblings": siblings}).to_string();
+    let files: Vec<(String, Vec<u8>)> = files.iter().map(|(name, content)| (name.to_lowercase(), content.to_vec())).collect();
+    server(move |head, stream| {
+        let path = head.lines().next().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+        if path.starts_with("/api/") {
+            return reply(stream, "200 OK", "", &listing);
+        }
+        let Some((name, content)) = files.iter().find(|(name, _)| path.ends_with(&format!("/{name}"))) else {
+            return reply(stream, "404 Not Found", "", "");
+        };
+        if name.ends_with(".safetensors") && !path.starts_with("/store/") {
+            let checksum = cache::Checksum::of(content);
+            return reply(stream, "302 Found", &format!("location: /store/{name}\r\nx-linked-etag: \"{checksum}\"\r\n"), "");
+        }
+        let range = head.lines().find_map(|l| l.strip_prefix("range: bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
+        let (status, rest) = range.map_or(("200 OK", &content[..]), |from| ("206 Partial Content", &content[from..]));
+        let _ = write!(stream, "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", rest.len());
+        let _ = stream.write_all(&rest[..rest.len().min(limit)]);
+    })
+}
+
+#[test]
+fn a_repository_without_gguf_is_a_directory() {
+    let cache = tempfile::tempdir().unwrap();
+    let files: [(&str, &[u8]); 13] = [
+        ("README.md", b"no"),
+        ("config.json", b"{}"),
+        ("generation_config.json", b"{}"),
+        ("tokenizer.json", b"{}"),
+        ("tokenizer.model", b"the same, and less"),
+        ("chat_template.jinja", b"t"),
+        ("additional_chat_templates/rag.jinja", b"r"),
+        ("additional_chat_templates/notes.txt", b"no"),
+        ("model.safetensors.index.json", INDEX.as_bytes()),
+        ("model-00001-of-00002.safetensors", b"one"),
+        ("model-00002-of-00002.safetensors", b"two"),
+        ("consolidated.safetensors", b"the same once more"),
+        ("pytorch_model.bin", b"no"),
+    ];
+    let (endpoint, heads) = repository_of(&files, usize::MAX);
+    let path = fetcher(cache.path(), &endpoint).resolve("hf:owner/repo").unwrap();
+    assert_eq!(path, cache.path().join("hf/owner/repo"));
+    let wanted = [
+        "additional_chat_templates/rag.jinja",
+        "chat_template.jinja",
+        "config.json",
+        "generation_config.json",
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+    ];
+    assert_eq!(folder_files(&path), wanted);
+    assert_eq!(fs::read(path.join("model-00002-of-00002.safetensors")).unwrap(), b"two");
+    assert!(
+        heads.lock().unwrap().last().unwrap().starts_with("get /owner/repo/resolve/main/config.json "),
+        "that it is whole is said last"
+    );
+    // Later nothing is fetched, and the hub need not be there.
+    let asked = heads.lock().unwrap().len();
+    assert_eq!(fetcher(cache.path(), &endpoint).resolve("hf:owner/repo").unwrap(), path);
+    assert_eq!(heads.lock().unwrap().len(), asked + 1, "only the listing");
+    assert_eq!(fetcher(cache.path(), "http://127.0.0.1:9").resolve("hf:owner/repo").unwrap(), path);
+    // A file by its name is a GGUF file.
+    let error = fetcher(cache.path(), &endpoint).resolve("hf:owner/repo:q8_0").unwrap_err().to_string();
+    assert!(error.contains("holds no .gguf file"), "{error}");
+}
+
+#[test]
+fn a_directory_that_broke_off_is_no_model_and_is_taken_up_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let files: [(&str, &[u8]); 3] = [("config.json", b"{}"), ("tokenizer.json", b"{}"), ("model.safetensors", &[7; 40])];
+    let (cut, _) = repository_of(&files, 4);
+    let error = fetcher(cache.path(), &cut).resolve("hf:owner/repo").unwrap_err().to_string();
+    assert!(error.contains("hf:owner/repo:model.safetensors") && error.contains("broke off"), "{error}");
+    let folder = cache.path().join("hf/owner/repo");
+    assert_eq!(folder_files(&folder), ["model.safetensors.part", "tokenizer.json"]);
+    assert!(fetcher(cache.path(), "http://127.0.0.1:9").resolve("hf:owner/repo").is_err(), "a part of a model is none");
+    let (whole, heads) = repository_of(&files, usize::MAX);
+    assert_eq!(fetcher(cache.path(), &whole).resolve("hf:owner/repo").unwrap(), folder);
+    assert_eq!(fs::read(folder.join("model.safetensors")).unwrap(), [7; 40]);
+    assert!(heads.lock().unwrap().iter().any(|head| head.contains("range: bytes=")), "it was taken up where it broke off");
+}
+
+#[test]
+fn a_directory_from_the_hub_is_the_model() {
+    let cache = tempfile::tempdir().unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/families/llama3");
+    let contents: Vec<(String, Vec<u8>)> =
+        folder_files(&fixture).into_iter().map(|name| (name.clone(), fs::read(fixture.join(name)).unwrap())).collect();
+    let files: Vec<(&str, &[u8])> = contents.iter().map(|(name, content)| (name.as_str(), &content[..])).collect();
+    let (endpoint, _) = repository_of(&files, usize::MAX);
+    let path = fetcher(cache.path(), &endpoint).resolve("hf:owner/repo").unwrap();
+    let [fetched, own] = [&path, &fixture].map(|path| crate::model::Gguf::open(path).unwrap());
+    assert_eq!(fetched.tensors().len(), own.tensors().len());
+    fetched.compute().unwrap();
+    own.compute().unwrap();
+    assert!(own.tensors().iter().all(|t| fetched.bytes(fetched.tensor(&t.name).unwrap()) == own.bytes(t)));
+}
+
+#[test]
+fn an_index_cannot_lead_out_of_the_directory() {
+    for name in ["../../../../a.safetensors", "/tmp/a.safetensors", "x/a.safetensors", ".."] {
+        let cache = tempfile::tempdir().unwrap();
+        let index = serde_json::json!({"weight_map": {"a": name}}).to_string();
+        let (endpoint, heads) = repository_of(&[("config.json", b"{}"), ("model.safetensors.index.json", index.as_bytes())], usize::MAX);
+        let error = fetcher(cache.path(), &endpoint).resolve("hf:owner/repo").unwrap_err().to_string();
+        assert!(error.contains("no file of this directory"), "{name}: {error}");
+        assert_eq!(folder_files(cache.path()), ["hf/owner/repo/model.safetensors.index.json"]);
+        assert!(!heads.lock().unwrap().iter().any(|head| head.contains("a.safetensors ")), "{name}");
     }
 }
 

@@ -2,25 +2,39 @@
 
 use std::collections::HashSet;
 
+use serde::Deserialize as _;
+use serde_json::Value as Json;
 use tokenizers::models::bpe::BPE;
 use tokenizers::models::unigram::Unigram;
 use tokenizers::models::wordpiece::WordPiece;
-use tokenizers::normalizers::replace::ReplacePattern;
 use tokenizers::normalizers::unicode::NFC;
-use tokenizers::normalizers::{BertNormalizer, NormalizerWrapper, Precompiled, Replace, Sequence as Normalizers};
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::normalizers::{BertNormalizer, Precompiled};
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer as Encoder};
+use tokenizers::{AddedToken, ModelWrapper};
 
 use super::pretokenizer::pre_tokenizer;
+use super::steps::{Changes, Cuts};
 use super::vocabulary::{TokenType, Vocabulary, VocabularyKind};
 use crate::{Error, Result};
 
 /// SentencePiece's sign for a space.
 pub(super) const SPACE: &str = "▁";
+
+/// What encodes text: its steps, in order.
+pub(super) struct Encoder {
+    /// Found in text first.
+    pub(super) added: Vec<AddedToken>,
+    pub(super) changes: Changes,
+    pub(super) cuts: Cuts,
+    pub(super) model: ModelWrapper,
+}
+
+impl Encoder {
+    fn new(model: impl Into<ModelWrapper>) -> Self {
+        Encoder { added: Vec::new(), changes: Changes::default(), cuts: Cuts::default(), model: model.into() }
+    }
+}
 
 fn build_error(e: impl std::fmt::Display) -> Error {
     Error::Tokenizer(format!("the vocabulary cannot be used: {e}; the file is damaged or was converted wrongly"))
@@ -28,10 +42,47 @@ fn build_error(e: impl std::fmt::Display) -> Error {
 
 /// The encoder of a `tokenizer.json`.
 pub(super) fn of_json(json: &str) -> Result<Encoder> {
-    // The map is decoded by the crate as well, but used without looking.
-    let mut encoder: Encoder = json.parse().map_err(|e| Error::Tokenizer(format!("tokenizer.json cannot be used: {e}; fetch it again")))?;
-    encoder.with_truncation(None).map_err(build_error)?.with_padding(None);
-    Ok(encoder)
+    let wrong =
+        |part: &str, e: &dyn std::fmt::Display| Error::Tokenizer(format!("tokenizer.json cannot be used: {part}{e}; fetch it again"));
+    let mut json: Json = serde_json::from_str(json).map_err(|e| wrong("", &e))?;
+    if !json.is_object() {
+        return Err(wrong("", &"it is no object"));
+    }
+    check_merges(&json["model"]).map_err(|e| wrong("model: ", &e))?;
+    // With dropout the same text would be other tokens each time; it is for training.
+    if let Some(model) = json["model"].as_object_mut() {
+        model.remove("dropout");
+    }
+    let changes = Changes::of_json(&json["normalizer"]).map_err(|e| wrong("normalizer: ", &e))?;
+    let cuts = Cuts::of_json(&json["pre_tokenizer"]).map_err(|e| wrong("pre_tokenizer: ", &e))?;
+    let model = ModelWrapper::deserialize(json["model"].take()).map_err(|e| wrong("model: ", &e))?;
+    let mut added = Vec::new();
+    for token in json["added_tokens"].as_array().into_iter().flatten() {
+        added.push((token["id"].as_u64(), AddedToken::deserialize(token).map_err(|e| wrong("added_tokens: ", &e))?));
+    }
+    added.sort_by_key(|(id, _)| *id);
+    Ok(Encoder { added: added.into_iter().map(|(_, token)| token).collect(), changes, cuts, model })
+}
+
+/// Merges of tokens to a token: the crate puts them together in a buffer as long as the longest token, without looking.
+fn check_merges(model: &Json) -> std::result::Result<(), String> {
+    let (Some(merges), Some(vocab)) = (model["merges"].as_array(), model["vocab"].as_object()) else { return Ok(()) };
+    let prefix = model["continuing_subword_prefix"].as_str().unwrap_or_default();
+    for merge in merges {
+        let pair = match merge {
+            Json::String(text) => text.split_once(' '),
+            other => other[0].as_str().zip(other[1].as_str()),
+        };
+        let united = pair.and_then(|(a, b)| {
+            let united = format!("{a}{}", b.strip_prefix(prefix)?);
+            [a, b, &united].into_iter().all(|token| vocab.contains_key(token)).then_some(())
+        });
+        let is_heading = merge.as_str().is_some_and(|text| text.starts_with("#version"));
+        if united.is_none() && !is_heading {
+            return Err(format!("the merge {merge} is not of tokens to a token"));
+        }
+    }
+    Ok(())
 }
 
 /// The encoder of a vocabulary, and what the user should know. Takes the merges out of it, which nothing else needs.
@@ -48,7 +99,7 @@ pub(super) fn of_vocabulary(vocabulary: &mut Vocabulary) -> Result<(Encoder, Opt
         VocabularyKind::Unigram => unigram(vocabulary)?,
         VocabularyKind::WordPiece => word_piece(vocabulary)?,
     };
-    encoder.add_tokens(added(vocabulary)).map_err(build_error)?;
+    encoder.added = added(vocabulary);
     Ok((encoder, warning))
 }
 
@@ -83,22 +134,18 @@ fn checked_merges(vocabulary: &mut Vocabulary, ids: &ahash::AHashMap<String, u32
     }
 }
 
-fn isolated(pattern: &str) -> Result<PreTokenizerWrapper> {
-    let split = Split::new(SplitPattern::Regex(pattern.to_owned()), SplitDelimiterBehavior::Isolated, false);
-    split.map(PreTokenizerWrapper::Split).map_err(build_error)
-}
-
 fn byte_level(vocabulary: &mut Vocabulary) -> Result<(Encoder, Option<String>)> {
     let (pre, warning) = pre_tokenizer(vocabulary.pre.as_deref());
     let ids = ids(&vocabulary.tokens);
     let merges = checked_merges(vocabulary, &ids)?;
     let bpe = BPE::builder().vocab_and_merges(ids, merges).ignore_merges(pre.whole_words).build().map_err(build_error)?;
-    let mut steps = pre.patterns.iter().map(|p| isolated(p)).collect::<Result<Vec<_>>>()?;
-    steps.push(PreTokenizerWrapper::ByteLevel(ByteLevel::new(false, false, false)));
     let mut encoder = Encoder::new(bpe);
-    encoder.with_pre_tokenizer(Some(Sequence::new(steps)));
+    let cuts = &mut encoder.cuts;
+    pre.patterns.iter().try_for_each(|p| cuts.isolate(p)).map_err(build_error)?;
+    cuts.push(ByteLevel::new(false, false, false));
+    pre.late.iter().try_for_each(|p| cuts.isolate(p)).map_err(build_error)?;
     if pre.nfc {
-        encoder.with_normalizer(Some(NFC)).map_err(build_error)?;
+        encoder.changes.push(NFC);
     }
     Ok((encoder, warning))
 }
@@ -126,13 +173,11 @@ fn sentence_piece(vocabulary: &Vocabulary) -> Result<Encoder> {
     normalized(characters(ids, merges, vocabulary)?, vocabulary)
 }
 
-/// Gemma 4: merges of characters. Pieces end at line breaks, as merges have none.
+/// Gemma 4: merges of characters, of a text as a whole.
 fn merges(vocabulary: &mut Vocabulary) -> Result<Encoder> {
     let ids = ids(&vocabulary.tokens);
     let merges = checked_merges(vocabulary, &ids)?;
-    let mut encoder = normalized(characters(ids, merges, vocabulary)?, vocabulary)?;
-    encoder.with_pre_tokenizer(Some(isolated(r"[^\n]+|[\n]+")?));
-    Ok(encoder)
+    normalized(characters(ids, merges, vocabulary)?, vocabulary)
 }
 
 /// Byte pair encoding of characters; those that are no token become bytes.
@@ -146,19 +191,17 @@ fn characters(ids: ahash::AHashMap<String, u32>, merges: Vec<(String, String)>, 
 
 /// What SentencePiece does to text first; the space in front comes later.
 fn normalized(mut encoder: Encoder, vocabulary: &Vocabulary) -> Result<Encoder> {
-    let mut steps = Vec::new();
+    let changes = &mut encoder.changes;
     if !vocabulary.charsmap.is_empty() {
-        steps.push(NormalizerWrapper::Precompiled(Precompiled::from(&vocabulary.charsmap).map_err(build_error)?));
+        changes.push(Precompiled::from(&vocabulary.charsmap).map_err(build_error)?);
     }
     if vocabulary.remove_extra_whitespaces {
         // Spaces alone: other white space is left as it is.
         for (what, with) in [(r"\A +| +\z", ""), (" {2,}", " ")] {
-            let replace = Replace::new(ReplacePattern::Regex(what.to_owned()), with).map_err(build_error)?;
-            steps.push(NormalizerWrapper::Replace(replace));
+            changes.replace(what, with).map_err(build_error)?;
         }
     }
-    steps.push(NormalizerWrapper::Replace(Replace::new(" ", SPACE).map_err(build_error)?));
-    encoder.with_normalizer(Some(Normalizers::new(steps))).map_err(build_error)?;
+    changes.replace(" ", SPACE).map_err(build_error)?;
     Ok(encoder)
 }
 
@@ -190,7 +233,7 @@ fn word_piece(vocabulary: &Vocabulary) -> Result<Encoder> {
     let unk = vocabulary.unk.and_then(|id| words.get(id as usize).cloned()).unwrap_or_else(|| "[UNK]".to_owned());
     let model = WordPiece::builder().vocab(ids(&words)).unk_token(unk).build().map_err(build_error)?;
     let mut encoder = Encoder::new(model);
-    encoder.with_normalizer(Some(BertNormalizer::default())).map_err(build_error)?;
-    encoder.with_pre_tokenizer(Some(BertPreTokenizer));
+    encoder.changes.push(BertNormalizer::default());
+    encoder.cuts.push(BertPreTokenizer);
     Ok(encoder)
 }

@@ -3,12 +3,13 @@
 //! Special tokens are found here, not in the encoder: control tokens only where the caller says that the text may hold
 //! them, so what a user writes never becomes structure.
 
-use aho_corasick::{AhoCorasick, MatchKind};
-use tokenizers::{
-    AddedVocabulary, Model as _, Normalizer as _, OffsetType, PreTokenizedString, PreTokenizer as _, Token, Tokenizer as Encoder,
-};
+use std::sync::OnceLock;
 
-use super::encoder::{self, SPACE};
+use aho_corasick::{AhoCorasick, MatchKind};
+use tokenizers::{AddedToken, AddedVocabulary, Model as _, ModelWrapper, Normalizer as _, OffsetType, PreTokenizedString, Token};
+
+use super::encoder::{self, Encoder, SPACE};
+use super::steps::{Changes, Cuts, Remembered};
 use super::vocabulary::{HUGGING_FACE, TokenType, Vocabulary, VocabularyKind};
 use crate::model::Gguf;
 use crate::{Error, Result};
@@ -40,8 +41,12 @@ const ENDS: [&str; 10] = [
 /// `tokenizer.json`.
 pub struct Tokenizer {
     vocabulary: Vocabulary,
-    encoder: Encoder,
-    /// The encoder's added tokens where the spelling of a control token is text.
+    changes: Changes,
+    cuts: Cuts,
+    model: ModelWrapper,
+    /// Tokens that are found in text first.
+    added: AddedVocabulary,
+    /// The same where the spelling of a control token is text.
     plain: AddedVocabulary,
     /// The same where every one is found as it is spelled, before text is normalized.
     exact: AddedVocabulary,
@@ -130,15 +135,16 @@ impl Tokenizer {
     }
 
     fn with_encoder(vocabulary: Vocabulary, encoder: Encoder, prefix: Prefix, warning: Option<String>) -> Result<Self> {
-        let mut plain = encoder.get_added_vocabulary().clone();
+        let Encoder { added: tokens, changes, cuts, model } = encoder;
+        let known = |tokens: Vec<AddedToken>| {
+            let mut known = AddedVocabulary::new();
+            let added = known.add_tokens(tokens, &model, Some(&changes));
+            added.map(|_| known).map_err(|e| Error::Tokenizer(format!("special tokens: {e}")))
+        };
+        let exact = known(tokens.iter().map(|token| token.clone().normalized(false)).collect())?;
+        let added = known(tokens)?;
+        let mut plain = added.clone();
         plain.set_encode_special_tokens(true);
-        let mut added: Vec<_> = encoder.get_added_tokens_decoder().into_iter().collect();
-        added.sort_by_key(|(id, _)| *id);
-        let mut exact = AddedVocabulary::new();
-        let as_spelled = added.into_iter().map(|(_, token)| token.normalized(false));
-        exact
-            .add_tokens(as_spelled, encoder.get_model(), encoder.get_normalizer())
-            .map_err(|e| Error::Tokenizer(format!("special tokens: {e}")))?;
         let special = Specials::new(&vocabulary)?;
         let mut ends: Vec<u32> = Vec::new();
         let spelled = (0..).zip(vocabulary.tokens.iter().zip(&vocabulary.types));
@@ -149,7 +155,8 @@ impl Tokenizer {
                 ends.push(id);
             }
         }
-        Ok(Tokenizer { vocabulary, encoder, plain, exact, special, prefix, ends, warnings: warning.into_iter().collect() })
+        let warnings = warning.into_iter().collect();
+        Ok(Tokenizer { vocabulary, changes, cuts, model, added, plain, exact, special, prefix, ends, warnings })
     }
 
     /// What the user should know, such as a pre-tokenizer that is not known.
@@ -187,8 +194,13 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`] if the encoder fails, which a sound vocabulary does not make it do.
     pub fn encode(&self, text: &str, how: Encode) -> Result<Vec<u32>> {
-        let added = if how.parse_special { self.encoder.get_added_vocabulary() } else { &self.plain };
-        let mut ids = self.encode_pieces(added.extract_and_normalize(self.encoder.get_normalizer(), text))?;
+        let added = if how.parse_special { &self.added } else { &self.plain };
+        let changes = Remembered { changes: &self.changes, error: OnceLock::new() };
+        let pieces = added.extract_and_normalize(Some(&changes), text);
+        if let Some(e) = changes.error.into_inner() {
+            return Err(failed(e));
+        }
+        let mut ids = self.encode_pieces(pieces)?;
         if how.add_special {
             self.add_special(&mut ids);
         }
@@ -197,11 +209,10 @@ impl Tokenizer {
 
     /// The tokens of a text in which special tokens count, with `mark` taken out of the text between them.
     pub(super) fn encode_marked(&self, text: &str, mark: char) -> Result<Vec<u32>> {
-        let normalizer = self.encoder.get_normalizer();
-        let mut pieces = self.exact.extract_and_normalize(None::<&tokenizers::NormalizerWrapper>, text);
+        let mut pieces = self.exact.extract_and_normalize(None::<&Changes>, text);
         let cleaned = pieces.normalize(|piece| {
             piece.filter(|c| c != mark);
-            normalizer.map_or(Ok(()), |n| n.normalize(piece))
+            self.changes.normalize(piece)
         });
         cleaned.map_err(failed)?;
         self.encode_pieces(pieces)
@@ -224,9 +235,7 @@ impl Tokenizer {
             });
             prefixed.map_err(failed)?;
         }
-        if let Some(pre) = self.encoder.get_pre_tokenizer() {
-            pre.pre_tokenize(&mut pieces).map_err(failed)?;
-        }
+        self.cuts.cut(&mut pieces).map_err(failed)?;
         pieces.tokenize(|piece| self.encode_piece(piece.get())).map_err(failed)?;
         let encoding = pieces.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
         let ids = encoding.get_ids();
@@ -249,7 +258,7 @@ impl Tokenizer {
     /// The tokens of text without special tokens. Some models would take text for a control token or a byte that it only
     /// spells; where they do, it is cut behind its first character.
     fn encode_piece(&self, text: &str) -> tokenizers::Result<Vec<Token>> {
-        let tokens = self.encoder.get_model().tokenize(text)?;
+        let tokens = self.model.tokenize(text)?;
         let spelled = |token: &Token| {
             let kind = self.vocabulary.types.get(token.id as usize);
             let at = text.get(token.offsets.0..token.offsets.1).filter(|at| at.chars().nth(1).is_some());

@@ -41,7 +41,7 @@ pub(super) struct QuantizeArgs {
 /// Write a GGUF file of a Hugging Face directory
 ///
 /// The directory holds config.json, weights in .safetensors files and a tokenizer. Types are those of rml quantize; without
-/// one, weights stay in the float type that most of them have.
+/// one, weights stay in the float type that most of them have, and in MXFP4 where they are.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConvertArgs {
     /// The directory
@@ -75,7 +75,7 @@ struct How {
 impl QuantizeArgs {
     pub(super) fn run(&self, out: &mut Output) -> std::result::Result<(), Halt> {
         let file = Gguf::open(&target::file(&self.model)?)?;
-        self.how.write(&file, self.kind, &self.out, out)
+        self.how.write(&file, self.kind, Quantized::new(&file, self.kind)?, &self.out, out)
     }
 }
 
@@ -89,14 +89,17 @@ impl ConvertArgs {
         }
         let file = Gguf::open(&self.dir)?;
         file.notes().iter().for_each(|text| note(&format!("note: {text}")));
-        self.how.write(&file, self.kind.unwrap_or_else(|| Quantized::plainest(&file)), &self.out, out)
+        let (kind, plan) = match self.kind {
+            Some(kind) => (kind, Quantized::new(&file, kind)?),
+            None => (Quantized::plainest(&file), Quantized::as_it_is(&file)?),
+        };
+        self.how.write(&file, kind, plan, &self.out, out)
     }
 }
 
 impl How {
-    fn write(&self, file: &Gguf, kind: FileType, path: &Path, out: &mut Output) -> std::result::Result<(), Halt> {
+    fn write(&self, file: &Gguf, kind: FileType, quantized: Quantized<'_>, path: &Path, out: &mut Output) -> std::result::Result<(), Halt> {
         refuse_itself(file, path)?;
-        let quantized = Quantized::new(file, kind)?;
         if let n @ 1.. = quantized.n_requantized() {
             let are = if n == 1 { "is" } else { "are" };
             note(&format!(

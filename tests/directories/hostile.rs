@@ -209,6 +209,35 @@ fn types_and_names_without_a_place_are_named() {
     assert_says(&copy, "no expert", &["model.safetensors", "expert 2 of blk.1.ffn_gate_exps.weight is missing"]);
 }
 
+#[test]
+fn packed_experts_need_both_halves_in_their_shapes() {
+    const BLOCKS: &str = "model.layers.1.mlp.experts.gate_up_proj_blocks";
+    const SCALES: &str = "model.layers.1.mlp.experts.gate_up_proj_scales";
+    type Change = fn(&mut Json);
+    // Under this name nothing is computed with it.
+    fn hide(header: &mut Json, name: &str) {
+        let tensor = header.as_object_mut().expect("an object").remove(name).expect("the tensor");
+        header["model.layers.1.self_attn.rotary_emb.inv_freq"] = tensor;
+    }
+    let cases: [(&str, Change, &[&str]); 7] = [
+        ("no scales", |h| hide(h, SCALES), &[BLOCKS, "stands alone"]),
+        ("no blocks", |h| hide(h, BLOCKS), &[SCALES, "stands alone"]),
+        ("fewer experts", |h| h[BLOCKS]["shape"] = json!([2, 256, 2, 16]), &[BLOCKS, "[2, 256, 2, 16]"]),
+        ("other blocks", |h| h[BLOCKS]["shape"] = json!([4, 128, 1, 32]), &[BLOCKS, "[4, 128, 1, 32]"]),
+        ("odd rows", |h| h[BLOCKS]["shape"] = json!([4, 1, 256, 16]), &[BLOCKS, "[4, 1, 256, 16]"]),
+        ("other scales", |h| h[SCALES]["shape"] = json!([4, 2, 128]), &[SCALES, "[4, 2, 128]"]),
+        ("another type", |h| h[SCALES]["dtype"] = json!("I8"), &[SCALES]),
+    ];
+    for (what, change, said) in cases {
+        let copy = Copy::of("gpt-oss-mxfp4");
+        copy.header(change);
+        assert_says(&copy, what, said);
+    }
+    let copy = Copy::of("llama3");
+    copy.config(|c| c["quantization_config"] = json!({"quant_method": "mxfp4"}));
+    assert_says(&copy, "another family", &["quantization_config", "mxfp4"]);
+}
+
 /// Cuts the weights into two files with an index.
 fn in_two_files(copy: &Copy) -> Json {
     let bytes = fs::read(copy.path("model.safetensors")).expect("the weights");

@@ -3,6 +3,7 @@
 mod config;
 mod forged;
 mod hostile;
+mod hostile_tokenizer;
 mod inspect;
 mod real;
 mod split;

@@ -8,6 +8,8 @@ mod quantize;
 mod synth;
 #[cfg(unix)]
 mod terminal;
+#[cfg(unix)]
+mod thinking;
 mod toolbox;
 
 use std::path::{Path, PathBuf};

@@ -178,3 +178,23 @@ fn a_directory_is_converted() {
     failure(&mut rml(&["convert", text(&path), text(&folder.path().join("x.gguf"))]), 2, &["new.gguf is a file", "rml quantize"]);
     failure(&mut rml(&["convert", text(folder.path()), text(&folder.path().join("x.gguf"))]), 1, &["holds no config.json"]);
 }
+
+/// Without a type, experts of gpt-oss stay in MXFP4: the file is that of the package `gguf`.
+#[test]
+fn what_is_quantized_in_a_directory_stays_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("new.gguf");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/families/gpt-oss-mxfp4");
+    success(&mut rml(&["convert", text(&fixture), text(&path)]));
+    let (new, expected) = (Gguf::open(&path).expect("a sound file"), Gguf::open(&fixture.with_extension("gguf")).expect("the fixture"));
+    assert_eq!(new.tensors().len(), expected.tensors().len());
+    for tensor in expected.tensors() {
+        let own = new.tensor(&tensor.name).expect("the tensor");
+        assert_eq!((own.kind, &own.shape), (tensor.kind, &tensor.shape), "{}", tensor.name);
+        assert!(new.bytes(own) == expected.bytes(tensor), "{}", tensor.name);
+    }
+    assert_eq!(expected.tensors().iter().filter(|t| t.kind.to_string() == "mxfp4").count(), 6);
+    success(&mut rml(&["convert", text(&fixture), text(&path), "--type", "q8_0", "--force"]));
+    let kinds: Vec<String> = Gguf::open(&path).expect("a sound file").tensors().iter().map(|t| t.kind.to_string()).collect();
+    assert!(!kinds.contains(&"mxfp4".to_owned()), "{kinds:?}");
+}

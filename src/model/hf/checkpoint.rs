@@ -13,8 +13,8 @@ use crate::model::gguf::mapping::Mapping;
 use crate::model::gguf::shard::Shard;
 use crate::{Error, Result};
 
-const INDEX: &str = "model.safetensors.index.json";
-const SINGLE: &str = "model.safetensors";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+pub(super) const SINGLE: &str = "model.safetensors";
 
 /// A tensor of a file.
 #[derive(Clone, Debug)]
@@ -69,6 +69,14 @@ impl Checkpoint {
         }
         Ok(checkpoint)
     }
+}
+
+/// The names of the files that hold the weights of a directory: those of its index, if it has one.
+pub(crate) fn weight_files(dir: &Path) -> Result<BTreeSet<String>> {
+    Ok(match Index::read(dir)? {
+        Some(index) => index.files,
+        None => BTreeSet::from([SINGLE.to_owned()]),
+    })
 }
 
 /// The one file of a directory without an index; `None` if it holds only a vocabulary.

@@ -159,7 +159,9 @@ impl Config<'_> {
         }
         if let Some(how) = whole.object("quantization_config")? {
             let method = how.str("quant_method")?.unwrap_or("unknown");
-            return Err(whole.unsupported("quantization_config", &format!("says that weights are quantized by {method:?}")));
+            if (self.arch.gguf, method) != ("gpt-oss", "mxfp4") {
+                return Err(whole.unsupported("quantization_config", &format!("says that weights are quantized by {method:?}")));
+            }
         }
         if self.arch.gguf == "qwen3moe" {
             if fields.bool("norm_topk_prob")? != Some(true) {

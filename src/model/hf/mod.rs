@@ -10,6 +10,7 @@ mod checkpoint;
 mod config;
 mod fields;
 mod layout;
+mod packed;
 mod rope;
 mod tensors;
 mod text;
@@ -19,10 +20,32 @@ use std::path::Path;
 use super::gguf::{OpenOptions, Parts, Value};
 use crate::Result;
 use checkpoint::Checkpoint;
+pub(crate) use checkpoint::weight_files;
 use fields::{Fields, malformed};
 
 /// The file that makes a directory a model.
 pub(crate) const CONFIG: &str = "config.json";
+
+/// Files of a directory that are read where they are there, beside [`CONFIG`], the weights and [`TEMPLATES`].
+pub(crate) const BESIDE_WEIGHTS: &[&str] = &[
+    checkpoint::INDEX,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+];
+
+/// The folder within a directory that holds named templates.
+pub(crate) const TEMPLATES: &str = "additional_chat_templates";
+
+/// Whether a file of this name says where weights are, or holds all of them.
+pub(crate) fn is_weights(file: &str) -> bool {
+    [checkpoint::INDEX, checkpoint::SINGLE].contains(&file)
+}
 
 /// Reads a directory.
 pub(super) fn read(dir: &Path, options: &OpenOptions) -> Result<Parts> {

@@ -10,6 +10,7 @@ use super::checkpoint::{Checkpoint, Stored};
 use super::config::{Sizes, Translated};
 use super::fields::malformed;
 use super::layout::{Given, Joined, PlusOne, View};
+use super::packed::{Half, Pair, Rows};
 use crate::model::gguf::shard::{Make, Shard};
 use crate::model::gguf::{TensorInfo, TensorType};
 use crate::{Error, Result};
@@ -44,6 +45,9 @@ const EXPERT: &[(&str, &str)] = &[
     ("w2", "ffn_down_exps"),
 ];
 
+/// The gates of all experts.
+const GATES: &str = "ffn_gate_exps.weight";
+
 /// What GGUF files are made of, behind the files themselves.
 pub(super) struct Tensors {
     pub(super) infos: Vec<TensorInfo>,
@@ -57,6 +61,7 @@ pub(super) fn translate(checkpoint: Checkpoint, model: &Translated, config: &Pat
     let mut out = Tensors { infos: Vec::new(), shards: files, paths };
     let has_weights = !tensors.is_empty();
     let mut experts: BTreeMap<String, BTreeMap<usize, Stored>> = BTreeMap::new();
+    let mut packed: BTreeMap<String, Pair> = BTreeMap::new();
     for tensor in tensors {
         match target(&tensor.name, model) {
             Target::Unknown => {
@@ -69,8 +74,15 @@ pub(super) fn translate(checkpoint: Checkpoint, model: &Translated, config: &Pat
             Target::Expert { name, expert } => {
                 experts.entry(name).or_default().insert(expert, tensor);
             }
+            Target::Packed { name, half } => {
+                let pair = packed.entry(name).or_default();
+                *if half == Half::Blocks { &mut pair.blocks } else { &mut pair.scales } = Some(tensor);
+            }
             Target::One { name, change } => out.put(name, &tensor, change, model)?,
         }
+    }
+    for (name, pair) in packed {
+        out.unpack(name, pair, model.sizes.n_experts)?;
     }
     for (name, parts) in experts {
         out.stack(name, parts, model.sizes.n_experts)?;
@@ -103,6 +115,11 @@ enum Target {
     Expert {
         name: String,
         expert: usize,
+    },
+    /// It is a half of one that holds all experts, of gates if of gates and ups in turns.
+    Packed {
+        name: String,
+        half: Half,
     },
     /// It holds nothing that is computed with.
     Unused,
@@ -153,6 +170,7 @@ impl Target {
         match self {
             Target::One { name, change } => Target::One { name: format!("blk.{layer}.{name}"), change },
             Target::Expert { name, expert } => Target::Expert { name: format!("blk.{layer}.{name}"), expert },
+            Target::Packed { name, half } => Target::Packed { name: format!("blk.{layer}.{name}"), half },
             other => other,
         }
     }
@@ -165,12 +183,20 @@ fn within_layer(rest: &str, model: &Translated) -> Option<Target> {
     match rest {
         "block_sparse_moe.input_linear.weight" => return one("ffn_gate_exps.weight".into(), Change::Halves),
         "block_sparse_moe.output_linear.weight" => return one("ffn_down_exps.weight".into(), Change::None),
-        "mlp.experts.gate_up_proj" => return one("ffn_gate_exps.weight".into(), Change::Turns),
+        "mlp.experts.gate_up_proj" => return one(GATES.into(), Change::Turns),
         "mlp.experts.gate_up_proj_bias" => return one("ffn_gate_exps.bias".into(), Change::Turns),
         "mlp.experts.down_proj" => return one("ffn_down_exps.weight".into(), Change::Transposed),
         "mlp.experts.down_proj_bias" => return one("ffn_down_exps.bias".into(), Change::None),
         "self_attn.sinks" => return one("attn_sinks.weight".into(), Change::None),
         _ => {}
+    }
+    if let Some((matrix, half)) = Half::of(rest) {
+        let name = match matrix {
+            "mlp.experts.gate_up_proj" => GATES,
+            "mlp.experts.down_proj" => "ffn_down_exps.weight",
+            _ => return None,
+        };
+        return Some(Target::Packed { name: name.to_owned(), half });
     }
     let (part, kind) = rest.rsplit_once('.').filter(|(_, kind)| ["weight", "bias"].contains(kind))?;
     let expert = part.strip_prefix("mlp.experts.").or_else(|| part.strip_prefix("block_sparse_moe.experts."));
@@ -264,6 +290,28 @@ impl Tensors {
         Ok(())
     }
 
+    /// Experts in MXFP4; their gates and ups stand in turns.
+    fn unpack(&mut self, name: String, pair: Pair, n_experts: usize) -> Result<()> {
+        let (blocks, scales) = match (pair.blocks, pair.scales) {
+            (Some(blocks), Some(scales)) => (blocks, scales),
+            (one, other) => {
+                let one = one.or(other).expect("at least one half");
+                let reason = format!("tensor {} stands alone: blocks and scales belong together; fetch the files again", one.name);
+                return Err(malformed(&self.paths[one.file], reason));
+            }
+        };
+        let mut put = |name: String, first, step| {
+            let rows = Rows::new(blocks.clone(), scales.clone(), n_experts, first, step).map_err(|tensor| self.misshapen(&tensor))?;
+            self.made_from(name, Format::MXFP4.into(), rows.shape(), &blocks, Box::new(rows));
+            Ok(())
+        };
+        if name.ends_with(GATES) {
+            put(name.replace("gate", "up"), 1, 2)?;
+            return put(name, 0, 2);
+        }
+        put(name, 0, 1)
+    }
+
     fn made_from(&mut self, name: String, kind: TensorType, shape: Vec<usize>, tensor: &Stored, make: Box<dyn Make>) {
         let path = self.paths[tensor.file].clone();
         self.made(name, kind, shape, &path, make);
@@ -287,7 +335,7 @@ impl Tensors {
             other => Err(Error::Unsupported {
                 path: self.paths[tensor.file].clone(),
                 reason: format!(
-                    "tensor {} is stored as {other:?}; of directories rml reads F32, F16 and BF16, so take the model in one of these",
+                    "tensor {} is stored as {other:?}; of directories rml reads F32, F16 and BF16, and the MXFP4 of gpt-oss, so take the model in one of these",
                     tensor.name
                 ),
             }),

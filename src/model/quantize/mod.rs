@@ -74,6 +74,18 @@ impl<'a> Quantized<'a> {
     /// # Errors
     /// [`Error::Unsupported`] for a tensor that is to be written anew and is stored in a type that rml does not read.
     pub fn new(file: &'a Gguf, file_type: FileType) -> Result<Self> {
+        Self::plan(file, file_type, false)
+    }
+
+    /// Plans a file of the [`plainest`](Self::plainest) type that keeps what is quantized, such as the experts of gpt-oss.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn as_it_is(file: &'a Gguf) -> Result<Self> {
+        Self::plan(file, Self::plainest(file), true)
+    }
+
+    fn plan(file: &'a Gguf, file_type: FileType, keep_quantized: bool) -> Result<Self> {
         let mut writer = Writer::new();
         for (key, value) in file.metadata().iter().filter(|(key, _)| !key.starts_with("split.")) {
             writer.set(key, value.clone());
@@ -86,7 +98,11 @@ impl<'a> Quantized<'a> {
         by_layer.sort_by_key(|(_, t)| mixture::layer(&t.name));
         let mut targets = vec![Target::Kept; file.tensors().len()];
         for (i, tensor) in by_layer {
-            targets[i] = target(file, tensor, mixture.format(tensor))?;
+            let wanted = mixture.format(tensor);
+            let is_quantized = tensor.kind.format().is_some_and(|format| !format.is_float());
+            if !(keep_quantized && is_quantized) {
+                targets[i] = target(file, tensor, wanted)?;
+            }
         }
         for (tensor, target) in file.tensors().iter().zip(&targets) {
             let kind = match *target {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use super::super::TEMPLATES;
 use super::super::fields::{self, Fields, malformed};
 use crate::Result;
 use crate::model::gguf::{Array, Value};
@@ -35,7 +36,7 @@ pub(super) fn write(dir: &Path, metadata: &mut Vec<(String, Value)>) -> Result<(
     if let Some(text) = fields::text(&dir.join("chat_template.jinja"))? {
         put("default", text);
     }
-    let folder = dir.join("additional_chat_templates");
+    let folder = dir.join(TEMPLATES);
     if folder.is_dir() {
         let entries = std::fs::read_dir(&folder).map_err(|_| malformed(&folder, "this folder cannot be read"))?;
         let mut paths: Vec<_> =

@@ -11,7 +11,7 @@ use super::super::fields::{Fields, malformed};
 use super::sentencepiece::SentencePiece;
 use crate::Result;
 use crate::model::gguf::{Array, Value};
-use crate::text::{is_sound_charsmap, pre_tokenizer_name};
+use crate::text::{Cut, DIGITS, GPT2, ONE_DIGIT, PUNCTUATION, charsmap_of_base64, is_sound_charsmap, pre_tokenizer_name};
 
 /// GGUF's numbers of token types.
 const NORMAL: i32 = 1;
@@ -81,7 +81,7 @@ impl Tokens {
         tokens.charsmap = charsmap(json)?;
         if kind == Model::Gpt2 {
             let whole_words = model.bool("ignore_merges")?.unwrap_or(false);
-            tokens.pre = patterns(json).and_then(|patterns| pre_tokenizer_name(&patterns, normal_form(json).as_deref(), whole_words));
+            tokens.pre = cuts(json).and_then(|cuts| pre_tokenizer_name(&cuts, normal_form(json), whole_words));
         }
         Ok(tokens)
     }
@@ -372,61 +372,36 @@ fn charsmap(json: &Fields) -> Result<Option<Vec<u8>>> {
         }
     }
     let Some(text) = json.get("normalizer").and_then(find) else { return Ok(None) };
-    match base64(text).filter(|map| map.is_empty() || is_sound_charsmap(map)) {
+    match charsmap_of_base64(text) {
         Some(map) => Ok(Some(map).filter(|map| !map.is_empty())),
         None => Err(json.wrong("normalizer", "holds a precompiled_charsmap that is no base 64, or points beyond its end")),
     }
 }
 
-/// The bytes of base 64 with padding.
-fn base64(text: &str) -> Option<Vec<u8>> {
-    let sextet = |c: u8| match c {
-        b'A'..=b'Z' => Some(c - b'A'),
-        b'a'..=b'z' => Some(c - b'a' + 26),
-        b'0'..=b'9' => Some(c - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    for group in text.trim_end_matches('=').as_bytes().chunks(4) {
-        let bits = group.iter().try_fold(0_u32, |bits, &c| Some(bits << 6 | u32::from(sextet(c)?)))? << (6 * (4 - group.len()));
-        out.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
-    }
-    Some(out)
-}
-
-/// The regular expressions that cut text, in order; `None` if it is cut in another way too.
-fn patterns(json: &Fields) -> Option<Vec<String>> {
-    fn collect(part: &Json, out: &mut Vec<String>) -> Option<()> {
+/// The steps that cut text, in order; `None` if it is cut in another way too.
+fn cuts(json: &Fields) -> Option<Vec<Cut<'_>>> {
+    fn collect<'a>(part: &'a Json, out: &mut Vec<Cut<'a>>) -> Option<()> {
         match part["type"].as_str()? {
-            "Sequence" => part["pretokenizers"].as_array()?.iter().try_for_each(|p| collect(p, out)),
+            "Sequence" => part["pretokenizers"].as_array()?.iter().try_for_each(|p| collect(p, out))?,
             "Split" if part["behavior"] == "Isolated" && part["invert"] != true => {
-                out.push(part["pattern"]["Regex"].as_str()?.to_owned());
-                Some(())
+                out.push(Cut::Matches(part["pattern"]["Regex"].as_str()?));
             }
             // How the pieces of a split are named does not matter where nothing is between them.
             "Split" if part["behavior"] == "Removed" && part["invert"] == true => {
-                out.push(part["pattern"]["Regex"].as_str()?.to_owned());
-                Some(())
+                out.push(Cut::Matches(part["pattern"]["Regex"].as_str()?));
             }
-            "Digits" => {
-                out.push(if part["individual_digits"] == true { r"\p{N}" } else { r"\p{N}+" }.to_owned());
-                Some(())
-            }
-            "Punctuation" => {
-                out.push("Punctuation".to_owned());
-                Some(())
-            }
-            "ByteLevel" if part["add_prefix_space"] == true => None,
+            "Digits" => out.push(Cut::Matches(if part["individual_digits"] == true { ONE_DIGIT } else { DIGITS })),
+            "Punctuation" if part["behavior"] == "Contiguous" => out.push(Cut::Matches(PUNCTUATION)),
+            "ByteLevel" if part["add_prefix_space"] == true => return None,
             "ByteLevel" => {
                 if part["use_regex"] != false {
-                    out.push("ByteLevel".to_owned());
+                    out.push(Cut::Matches(GPT2));
                 }
-                Some(())
+                out.push(Cut::Bytes);
             }
-            _ => None,
+            _ => return None,
         }
+        Some(())
     }
     let mut out = Vec::new();
     collect(json.get("pre_tokenizer")?, &mut out)?;
@@ -434,6 +409,10 @@ fn patterns(json: &Fields) -> Option<Vec<String>> {
 }
 
 /// Name of the Unicode form that text is brought to.
-fn normal_form(json: &Fields) -> Option<String> {
-    json.get("normalizer").and_then(|n| n["type"].as_str()).map(str::to_owned)
+fn normal_form(json: &Fields) -> Option<&str> {
+    let normalizer = json.get("normalizer")?;
+    match normalizer["type"].as_str()? {
+        "Sequence" if normalizer["normalizers"].as_array().is_some_and(Vec::is_empty) => None,
+        name => Some(name),
+    }
 }
