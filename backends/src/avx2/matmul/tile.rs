@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use super::codec::{Codec, Heads, MAX_UNIT, Sum};
 use super::head::Head;
 use super::results::Acc;
+use super::vnni;
 use crate::panels::Tokens;
 
 /// How far ahead of its use a weight is asked for from memory.
@@ -65,11 +66,16 @@ unsafe fn add_block<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
         let sum = match C::SUM {
             Sum::Pairs(n_pairs) => sum_pairs::<C, N>(unit, b, head, x, n_pairs),
             Sum::Signed => sum_signed::<C, N>(unit, b, head, x),
+            Sum::Dot(offset) => sum_dot::<C, N>(unit, b, head, x, offset),
         };
         for t in 0..N {
             let token = x.block(t);
             for half in 0..2 {
-                acc[t][half] = head.finish(half, acc[t][half], sum[t][half], &token);
+                let sum = match C::SUM {
+                    Sum::Dot(_) => sum[t][half],
+                    _ => head.less_offset(half, sum[t][half], &token),
+                };
+                acc[t][half] = head.finish(half, acc[t][half], sum, &token);
             }
         }
     }
@@ -149,6 +155,52 @@ unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, head: 
                     // SAFETY: the caller's; the pairs lie in the half `P / 2` of the columns where the widener asks for it.
                     let wide = _mm256_madd_epi16(product, unsafe { head.widener(half, P / 2) });
                     sum[t][half] = in_order(if P == 0 && g == 0 { wide } else { _mm256_add_epi32(sum[t][half], wide) });
+                }
+            }
+        }
+    });
+    sum
+}
+
+/// Sums of products by dot products of bytes, those of the first 16 columns times their whole scales where they have some.
+///
+/// # Safety
+/// As for [`tile`]; the CPU has AVX-VNNI.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn sum_dot<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &C::Head, x: Tokens, offset: i16) -> [[__m256i; 2]; N] {
+    let mut sum = [[_mm256_setzero_si256(); 2]; N];
+    let mut weighed = sum;
+    for_each_pair!(P {
+        let columns = P / 2; // in a grouped format
+        if P == 0 || C::Head::GROUPED && P == 2 {
+            for t in 0..N {
+                weighed[t] = sum[t];
+                // SAFETY: the caller's.
+                sum[t] = [unsafe { vnni::seed::<C::Head>(&x.block(t), columns, offset) }; 2];
+            }
+        }
+        // SAFETY: the caller's.
+        let w = unsafe { [C::pair(unit, b, 0, P), C::pair(unit, b, 1, P)] };
+        for g in 0..2 {
+            for t in 0..N {
+                // SAFETY: the caller's.
+                unsafe {
+                    let a = x.group(t, C::groups(P)[g]);
+                    for half in 0..2 {
+                        sum[t][half] = vnni::dot(sum[t][half], w[half][g], a);
+                    }
+                }
+            }
+        }
+        if C::Head::GROUPED && P % 2 == 1 {
+            for t in 0..N {
+                for half in 0..2 {
+                    // Each lane has the scale twice, 16 bits each.
+                    // SAFETY: the caller's.
+                    let scale = _mm256_srai_epi32::<16>(unsafe { head.widener(half, columns) });
+                    let product = _mm256_mullo_epi32(sum[t][half], scale);
+                    sum[t][half] = if P == 1 { product } else { _mm256_add_epi32(weighed[t][half], product) };
                 }
             }
         }
