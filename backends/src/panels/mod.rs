@@ -15,6 +15,8 @@
 
 #[cfg(any(target_arch = "aarch64", test))]
 pub(crate) mod pack;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod stream;
 mod tokens;
 pub(crate) mod unpack;
 

@@ -15,6 +15,7 @@ use super::tile::tile;
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::stream::PREFETCHED;
 use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
@@ -180,7 +181,7 @@ struct Part {
 }
 
 impl Part {
-    /// Adds these units to the results of `N` tokens, see [`tile`].
+    /// Adds these units to the results of `N` tokens, see [`tile`]. With `STREAM` they are rows on their way from memory.
     ///
     /// # Safety
     /// As for [`tile`]; `out` has the tokens.
@@ -190,7 +191,8 @@ impl Part {
         // SAFETY: the caller's; results were stored if units came before.
         unsafe {
             let acc = if self.first { [[_mm256_setzero_ps(); 2]; N] } else { out.load::<N>(self.t) };
-            let acc = tile::<C, A, B, N, STREAM>(self.units, self.n_units, self.x, acc);
+            let prefetch = STREAM && self.n_units * C::UNIT <= PREFETCHED;
+            let acc = tile::<C, A, B, N>(self.units, self.n_units, self.x, prefetch, acc);
             out.store(self.t, &acc);
         }
     }

@@ -13,36 +13,31 @@ use super::head::Head;
 use super::results::Acc;
 use super::vnni;
 use crate::panels::Tokens;
-
-/// How far ahead of its use a weight is asked for from memory.
-const AHEAD: usize = 6 * 1024;
+use crate::panels::stream::ask_ahead;
 
 /// Adds `n_units` units to the results of `N` tokens, the first `A` and the other `B` in two goes: a go has to fit the
-/// registers. With `STREAM` the units are on their way from memory.
+/// registers. With `prefetch` the units are on their way from memory and are asked for beforehand.
 ///
 /// # Safety
 /// `units` holds the units; there are `N` tokens with the columns of `n_units`; the CPU has the features.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn tile<C: Codec, const A: usize, const B: usize, const N: usize, const STREAM: bool>(
+pub(super) unsafe fn tile<C: Codec, const A: usize, const B: usize, const N: usize>(
     units: *const u8,
     n_units: usize,
     mut x: Tokens,
+    prefetch: bool,
     mut acc: Acc<N>,
 ) -> Acc<N> {
     const { assert!(A + B == N) };
     let mut room: Heads<C::Head> = [const { MaybeUninit::uninit() }; MAX_UNIT];
     for i in 0..n_units {
         let unit = units.wrapping_add(i * C::UNIT_BYTES);
-        if STREAM {
-            for line in (0..C::UNIT_BYTES).step_by(64) {
-                _mm_prefetch::<_MM_HINT_T0>(unit.wrapping_add(AHEAD + line).cast());
-            }
-        }
         // SAFETY: the unit is one of those the caller vouches for, and so are the tokens' blocks.
         unsafe {
             let heads = C::heads(unit, &mut room);
             for b in 0..C::UNIT {
+                ask_ahead(unit, C::UNIT_BYTES, C::UNIT, b, prefetch);
                 add_block::<C, A>(unit, b, &*heads.add(b), x, &mut acc[..A]);
                 if B > 0 {
                     add_block::<C, B>(unit, b, &*heads.add(b), x.at(A, 0), &mut acc[A..]);

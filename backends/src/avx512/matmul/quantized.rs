@@ -20,13 +20,11 @@ use crate::avx2::matmul::codec::{Codec, MAX_UNIT};
 use crate::avx2::matmul::quantized;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::stream::PREFETCHED;
 use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
-/// Blocks of a row up to which a stream is helped along: the end of a panel interrupts it, and the CPU's own prefetching takes
-/// some time to go on. Longer rows are faster without help.
-const PREFETCHED: usize = 48;
 /// Tokens up to which it is quicker to unpack panels for each tile than to write them down unpacked.
 const STREAMED: usize = 32;
 /// Bytes of packed panels that stay in the second-level cache.
