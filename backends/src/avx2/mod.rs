@@ -1,5 +1,5 @@
 //! The backend `avx2`: 256-bit vectors with fused multiply-add and half conversions, for every x86 server and PC of the
-//! last decade.
+//! last decade; dot products of bytes where the CPU has them.
 //!
 //! Slots hold plain function pointers, which cannot carry a token that proves a feature, so kernels are plain functions with
 //! `#[target_feature]`. They are private, and [`Avx2::install`] alone hands them out, after it has seen the features in a
@@ -58,7 +58,8 @@ impl Backend for Avx2 {
         table.soft_cap.put(NAME, gate::soft_cap);
         table.add.put(NAME, gate::add);
         sampling::install(NAME, table);
-        for kernel in matmul::KERNELS {
+        let quantized = if cpu.has("avxvnni") { matmul::VNNI } else { matmul::PLAIN };
+        for kernel in matmul::FLOAT.iter().chain(quantized) {
             table.put_matmul(NAME, *kernel);
         }
     }

@@ -13,8 +13,12 @@
 //!
 //! Quants of five bits are four and one, those of six four and two, those of three two and one, in this order.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod order;
 #[cfg(any(target_arch = "aarch64", test))]
 pub(crate) mod pack;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod stream;
 mod tokens;
 pub(crate) mod unpack;
 

@@ -24,6 +24,8 @@ pub(crate) enum Sum {
     Pairs(usize),
     /// Quants are signed bytes; each group is widened at once.
     Signed,
+    /// Quants are unsigned bytes with this offset, and the CPU sums to 32 bits. Sums start from what takes the offset away.
+    Dot(i16),
 }
 
 /// A quantized format as it stands in a panel of 16 rows.

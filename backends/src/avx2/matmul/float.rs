@@ -18,14 +18,13 @@ use super::stored::Stored;
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::stream::ask_for_floats_ahead;
 use crate::panels::{self, ROWS};
 
 /// Most tokens of a tile: their sums fill the registers.
 const MAX_TOKENS: usize = 6;
 /// Columns that are widened at a time for more tokens: they stay in the first-level cache.
 const STAGED_COLUMNS: usize = 256;
-/// How far ahead of its use a weight is asked for from memory.
-const AHEAD: usize = 4 * 1024;
 
 /// The kernel for weights stored as `S`.
 pub(super) struct Float<S> {
@@ -207,7 +206,7 @@ unsafe fn tile<S: Stored, const N: usize, const P: usize, const STREAM: bool>(
         for i in 0..P {
             let at = panel.wrapping_add(i * panel_bytes + j * ROWS * S::BYTES);
             if STREAM {
-                _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(AHEAD).cast());
+                ask_for_floats_ahead(at, P);
             }
             // SAFETY: the caller's.
             let w = unsafe { S::load(at) };

@@ -7,13 +7,26 @@ use crate::panels::ROWS;
 
 /// Scales of 16 rows by 32 columns.
 pub(crate) trait Head: Copy {
+    /// What was added to quants to store them unsigned.
+    const OFFSET: i16;
+    /// Whether 16 columns have a whole scale of their own.
+    const GROUPED: bool;
+
     /// What 16-bit sums over columns `16 * columns ..` are multiplied with when they are widened, rows by `half`.
     ///
     /// # Safety
     /// The CPU has the features; `half < 2`, `columns < 2`.
     unsafe fn widener(&self, half: usize, columns: usize) -> __m256i;
 
-    /// `acc` with this block added, given the integer sum of (quant as stored) * (activation), widened.
+    /// A sum of (quant as stored) * (activation), widened, less what the offset added to it.
+    ///
+    /// # Safety
+    /// The CPU has the features; `half < 2`.
+    unsafe fn less_offset(&self, _half: usize, sum: __m256i, _x: &TokenBlock) -> __m256i {
+        sum
+    }
+
+    /// `acc` with this block added, given the integer sum of (quant) * (activation), times whole scales where there are any.
     ///
     /// # Safety
     /// The CPU has the features; `half < 2`.
@@ -28,6 +41,9 @@ pub(crate) struct Scale<const OFFSET: i16> {
 }
 
 impl<const OFFSET: i16> Head for Scale<OFFSET> {
+    const OFFSET: i16 = OFFSET;
+    const GROUPED: bool = false;
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widener(&self, _: usize, _: usize) -> __m256i {
@@ -36,10 +52,13 @@ impl<const OFFSET: i16> Head for Scale<OFFSET> {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    unsafe fn finish(&self, half: usize, acc: __m256, mut sum: __m256i, x: &TokenBlock) -> __m256 {
-        if OFFSET != 0 {
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x.sums, _mm256_set1_epi16(-OFFSET)));
-        }
+    unsafe fn less_offset(&self, _: usize, sum: __m256i, x: &TokenBlock) -> __m256i {
+        if OFFSET == 0 { sum } else { _mm256_add_epi32(sum, _mm256_madd_epi16(x.sums, _mm256_set1_epi16(-OFFSET))) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn finish(&self, half: usize, acc: __m256, sum: __m256i, x: &TokenBlock) -> __m256 {
         _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc)
     }
 }
@@ -54,6 +73,9 @@ pub(crate) struct ScaleMin {
 }
 
 impl Head for ScaleMin {
+    const OFFSET: i16 = 0;
+    const GROUPED: bool = false;
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widener(&self, _: usize, _: usize) -> __m256i {
@@ -89,6 +111,9 @@ impl<const OFFSET_BITS: i32> Grouped<OFFSET_BITS> {
 }
 
 impl<const OFFSET_BITS: i32> Head for Grouped<OFFSET_BITS> {
+    const OFFSET: i16 = 1 << OFFSET_BITS;
+    const GROUPED: bool = true;
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {
@@ -97,9 +122,13 @@ impl<const OFFSET_BITS: i32> Head for Grouped<OFFSET_BITS> {
 
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn less_offset(&self, half: usize, sum: __m256i, x: &TokenBlock) -> __m256i {
+        _mm256_sub_epi32(sum, _mm256_slli_epi32::<OFFSET_BITS>(_mm256_madd_epi16(x.sums, self.both[half])))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn finish(&self, half: usize, acc: __m256, sum: __m256i, x: &TokenBlock) -> __m256 {
-        let offset = _mm256_slli_epi32::<OFFSET_BITS>(_mm256_madd_epi16(x.sums, self.both[half]));
-        let sum = _mm256_sub_epi32(sum, offset);
         _mm256_fmadd_ps(_mm256_mul_ps(self.d[half], x.scale), _mm256_cvtepi32_ps(sum), acc)
     }
 }
@@ -122,6 +151,9 @@ impl SignedGroups {
 }
 
 impl Head for SignedGroups {
+    const OFFSET: i16 = 0;
+    const GROUPED: bool = true;
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {
@@ -157,6 +189,9 @@ impl GroupedMin {
 }
 
 impl Head for GroupedMin {
+    const OFFSET: i16 = 0;
+    const GROUPED: bool = true;
+
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     unsafe fn widener(&self, half: usize, columns: usize) -> __m256i {

@@ -15,10 +15,16 @@ use super::tile::tile;
 use crate::TileMut;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::order::{Panels, Visit, tiles};
+use crate::panels::stream::PREFETCHED;
 use crate::panels::{self, BLOCK, ROWS, Tokens};
 
-/// Tokens up to which weights are unpacked in the inner loop, on their only way through the caches.
+/// Tokens up to which it is quicker to unpack panels for each tile than to write them down unpacked.
+const STREAMED: usize = 32;
+/// Most tokens of a tile of packed panels.
 const MAX_STREAMED: usize = 8;
+/// Bytes of packed panels that stay in the second-level cache, the smallest there is.
+const CACHED: usize = 128 << 10;
 /// Blocks of a panel that are unpacked at a time for more tokens: they stay in the first-level cache.
 const STAGED_BLOCKS: usize = 32;
 const _: () = assert!(STAGED_BLOCKS.is_multiple_of(MAX_UNIT));
@@ -76,16 +82,13 @@ impl<C: Codec> MatmulKernel for Quantized<C> {
         let panel_bytes = C::panel_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
-        for row in cols.step_by(ROWS) {
-            let panel = &w.bytes[row / ROWS * panel_bytes..][..panel_bytes];
-            let mut out = PanelOut::new(out, row);
-            // SAFETY: installed; the panel has its length, and the tokens and the tile have the shape asserted.
-            unsafe {
-                if m <= MAX_STREAMED {
-                    stream::<C>(panel, k / BLOCK, tokens, m, &mut out);
-                } else {
-                    batch::<C>(panel, k / BLOCK, tokens, m, &mut out);
-                }
+        let panels = Panels::new(w.bytes, panel_bytes, cols);
+        // SAFETY: installed; panels have their length, and the tokens and the tile have the shape asserted.
+        unsafe {
+            match m {
+                0 => {}
+                1..=STREAMED => stream_groups::<C>(&panels, k / BLOCK, tokens, out),
+                _ => batch::<C>(&panels, k / BLOCK, tokens, out),
             }
         }
     }
@@ -108,65 +111,69 @@ pub(crate) fn pack_panel<C: Codec>(src: &[u8], n_rows: usize, k: usize, dst: &mu
     }
 }
 
-/// One panel for at most [`MAX_STREAMED`] tokens.
+/// Panels for a few tokens, unpacked in registers once for each tile of tokens.
 ///
 /// # Safety
-/// The panel holds `n_blocks` blocks of 32 columns, `x` and `out` have `m` tokens; the CPU has the features.
+/// A panel holds `n_blocks` blocks of 32 columns, `x` has as many tokens as `out`; the CPU has the features.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn stream<C: Codec>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, out: &mut PanelOut<'_>) {
-    let part = Part { units: panel.as_ptr(), n_units: n_blocks / C::UNIT, x, t: 0, first: true };
-    // SAFETY: the caller's.
-    unsafe {
-        match m {
-            0 => {}
-            1 => part.run::<C, 1, 0, 1, true>(out),
-            2 => part.run::<C, 2, 0, 2, true>(out),
-            3 => part.run::<C, 3, 0, 3, true>(out),
-            4 => part.run::<C, 4, 0, 4, true>(out),
-            5 => part.run::<C, 3, 2, 5, true>(out),
-            6 => part.run::<C, 3, 3, 6, true>(out),
-            7 => part.run::<C, 4, 3, 7, true>(out),
-            _ => part.run::<C, 4, 4, 8, true>(out),
+unsafe fn stream_groups<C: Codec>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
+    for Visit { panels: group, t, n } in panels.visits(out.m(), MAX_STREAMED, CACHED) {
+        let (x, n_units) = (x.at(t, 0), n_blocks / C::UNIT);
+        for i in group {
+            let part = Part { units: panels.get(i).as_ptr(), n_units, x, t, first: true };
+            let row = out.cols().start + i * ROWS;
+            let out = &mut PanelOut::new(out, row);
+            // SAFETY: these tokens and this panel are among the caller's.
+            unsafe {
+                match n {
+                    1 => part.run::<C, 1, 0, 1, true>(out),
+                    2 => part.run::<C, 2, 0, 2, true>(out),
+                    3 => part.run::<C, 3, 0, 3, true>(out),
+                    4 => part.run::<C, 4, 0, 4, true>(out),
+                    5 => part.run::<C, 3, 2, 5, true>(out),
+                    6 => part.run::<C, 3, 3, 6, true>(out),
+                    7 => part.run::<C, 4, 3, 7, true>(out),
+                    _ => part.run::<C, 4, 4, 8, true>(out),
+                }
+            }
         }
     }
 }
 
-/// One panel for many tokens: a stretch of it is unpacked, then multiplied with all of them.
+/// Panels for many tokens: a stretch of one is unpacked, then multiplied with all of them.
 ///
 /// # Safety
-/// As for [`stream`].
+/// As for [`stream_groups`].
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn batch<C: Codec>(panel: &[u8], n_blocks: usize, x: Tokens, m: usize, out: &mut PanelOut<'_>) {
+unsafe fn batch<C: Codec>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
     let mut stage: MaybeUninit<[StagedBlock<C::Head>; STAGED_BLOCKS]> = MaybeUninit::uninit();
     let stage = stage.as_mut_ptr().cast::<StagedBlock<C::Head>>();
+    let (m, first_row) = (out.m(), out.cols().start);
     // Stretches of equal length, so that none is too short to be worth its start.
-    let n_stretches = n_blocks.div_ceil(STAGED_BLOCKS);
-    let stretch = n_blocks.div_ceil(n_stretches.max(1)).next_multiple_of(C::UNIT);
-    let mut b = 0;
-    // Without any columns there is one empty stretch, which stores zeros.
-    while b < n_blocks || b == 0 {
-        let count = stretch.min(n_blocks - b);
-        for i in (0..count).step_by(C::UNIT) {
-            let unit = &panel[(b + i) / C::UNIT * C::UNIT_BYTES..][..C::UNIT_BYTES];
-            // SAFETY: a unit; the stage has room for a stretch.
-            unsafe { staged::unpack::<C>(unit.as_ptr(), stage.add(i)) };
-        }
-        let mut t = 0;
-        while t < m {
-            let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
-            let part = Part { units: stage.cast::<u8>(), n_units: count, x: x.at(t, b), t, first: b == 0 };
-            // SAFETY: `count` blocks are staged, and these tokens and blocks are among the caller's.
-            unsafe {
-                match n {
-                    1 => part.run::<Staged<C>, 1, 0, 1, false>(out),
-                    2 => part.run::<Staged<C>, 2, 0, 2, false>(out),
-                    3 => part.run::<Staged<C>, 3, 0, 3, false>(out),
-                    _ => part.run::<Staged<C>, 4, 0, 4, false>(out),
+    let n_stretches = n_blocks.div_ceil(STAGED_BLOCKS).max(1); // without any columns there is one, empty, which stores zeros
+    let stretch = n_blocks.div_ceil(n_stretches).next_multiple_of(C::UNIT);
+    for i in 0..panels.count() {
+        let (panel, out) = (panels.get(i), &mut PanelOut::new(out, first_row + i * ROWS));
+        for b in (0..n_stretches).map(|i| i * stretch) {
+            let count = stretch.min(n_blocks.saturating_sub(b));
+            for j in (0..count).step_by(C::UNIT) {
+                let unit = &panel[(b + j) / C::UNIT * C::UNIT_BYTES..][..C::UNIT_BYTES];
+                // SAFETY: a unit; the stage has room for a stretch.
+                unsafe { staged::unpack::<C>(unit.as_ptr(), stage.add(j)) };
+            }
+            for (t, n) in tiles(m, MAX_TOKENS) {
+                let part = Part { units: stage.cast::<u8>(), n_units: count, x: x.at(t, b), t, first: b == 0 };
+                // SAFETY: `count` blocks are staged, and these tokens and blocks are among the caller's.
+                unsafe {
+                    match n {
+                        1 => part.run::<Staged<C>, 1, 0, 1, false>(out),
+                        2 => part.run::<Staged<C>, 2, 0, 2, false>(out),
+                        3 => part.run::<Staged<C>, 3, 0, 3, false>(out),
+                        _ => part.run::<Staged<C>, 4, 0, 4, false>(out),
+                    }
                 }
             }
-            t += n;
         }
-        b += stretch.max(1);
     }
 }
 
@@ -180,7 +187,7 @@ struct Part {
 }
 
 impl Part {
-    /// Adds these units to the results of `N` tokens, see [`tile`].
+    /// Adds these units to the results of `N` tokens, see [`tile`]. With `STREAM` they are rows on their way from memory.
     ///
     /// # Safety
     /// As for [`tile`]; `out` has the tokens.
@@ -190,7 +197,8 @@ impl Part {
         // SAFETY: the caller's; results were stored if units came before.
         unsafe {
             let acc = if self.first { [[_mm256_setzero_ps(); 2]; N] } else { out.load::<N>(self.t) };
-            let acc = tile::<C, A, B, N, STREAM>(self.units, self.n_units, self.x, acc);
+            let prefetch = STREAM && self.n_units * C::UNIT <= PREFETCHED;
+            let acc = tile::<C, A, B, N>(self.units, self.n_units, self.x, prefetch, acc);
             out.store(self.t, &acc);
         }
     }

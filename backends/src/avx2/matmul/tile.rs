@@ -11,37 +11,33 @@ use std::mem::MaybeUninit;
 use super::codec::{Codec, Heads, MAX_UNIT, Sum};
 use super::head::Head;
 use super::results::Acc;
+use super::vnni;
 use crate::panels::Tokens;
-
-/// How far ahead of its use a weight is asked for from memory.
-const AHEAD: usize = 6 * 1024;
+use crate::panels::stream::ask_ahead;
 
 /// Adds `n_units` units to the results of `N` tokens, the first `A` and the other `B` in two goes: a go has to fit the
-/// registers. With `STREAM` the units are on their way from memory.
+/// registers. With `prefetch` the units are on their way from memory and are asked for beforehand.
 ///
 /// # Safety
 /// `units` holds the units; there are `N` tokens with the columns of `n_units`; the CPU has the features.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn tile<C: Codec, const A: usize, const B: usize, const N: usize, const STREAM: bool>(
+pub(super) unsafe fn tile<C: Codec, const A: usize, const B: usize, const N: usize>(
     units: *const u8,
     n_units: usize,
     mut x: Tokens,
+    prefetch: bool,
     mut acc: Acc<N>,
 ) -> Acc<N> {
     const { assert!(A + B == N) };
     let mut room: Heads<C::Head> = [const { MaybeUninit::uninit() }; MAX_UNIT];
     for i in 0..n_units {
         let unit = units.wrapping_add(i * C::UNIT_BYTES);
-        if STREAM {
-            for line in (0..C::UNIT_BYTES).step_by(64) {
-                _mm_prefetch::<_MM_HINT_T0>(unit.wrapping_add(AHEAD + line).cast());
-            }
-        }
         // SAFETY: the unit is one of those the caller vouches for, and so are the tokens' blocks.
         unsafe {
             let heads = C::heads(unit, &mut room);
             for b in 0..C::UNIT {
+                ask_ahead(unit, C::UNIT_BYTES, C::UNIT, b, prefetch);
                 add_block::<C, A>(unit, b, &*heads.add(b), x, &mut acc[..A]);
                 if B > 0 {
                     add_block::<C, B>(unit, b, &*heads.add(b), x.at(A, 0), &mut acc[A..]);
@@ -65,11 +61,16 @@ unsafe fn add_block<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &
         let sum = match C::SUM {
             Sum::Pairs(n_pairs) => sum_pairs::<C, N>(unit, b, head, x, n_pairs),
             Sum::Signed => sum_signed::<C, N>(unit, b, head, x),
+            Sum::Dot(offset) => sum_dot::<C, N>(unit, b, head, x, offset),
         };
         for t in 0..N {
             let token = x.block(t);
             for half in 0..2 {
-                acc[t][half] = head.finish(half, acc[t][half], sum[t][half], &token);
+                let sum = match C::SUM {
+                    Sum::Dot(_) => sum[t][half],
+                    _ => head.less_offset(half, sum[t][half], &token),
+                };
+                acc[t][half] = head.finish(half, acc[t][half], sum, &token);
             }
         }
     }
@@ -149,6 +150,52 @@ unsafe fn sum_signed<C: Codec, const N: usize>(unit: *const u8, b: usize, head: 
                     // SAFETY: the caller's; the pairs lie in the half `P / 2` of the columns where the widener asks for it.
                     let wide = _mm256_madd_epi16(product, unsafe { head.widener(half, P / 2) });
                     sum[t][half] = in_order(if P == 0 && g == 0 { wide } else { _mm256_add_epi32(sum[t][half], wide) });
+                }
+            }
+        }
+    });
+    sum
+}
+
+/// Sums of products by dot products of bytes, those of the first 16 columns times their whole scales where they have some.
+///
+/// # Safety
+/// As for [`tile`]; the CPU has AVX-VNNI.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn sum_dot<C: Codec, const N: usize>(unit: *const u8, b: usize, head: &C::Head, x: Tokens, offset: i16) -> [[__m256i; 2]; N] {
+    let mut sum = [[_mm256_setzero_si256(); 2]; N];
+    let mut weighed = sum;
+    for_each_pair!(P {
+        let columns = P / 2; // in a grouped format
+        if P == 0 || C::Head::GROUPED && P == 2 {
+            for t in 0..N {
+                weighed[t] = sum[t];
+                // SAFETY: the caller's.
+                sum[t] = [unsafe { vnni::seed::<C::Head>(&x.block(t), columns, offset) }; 2];
+            }
+        }
+        // SAFETY: the caller's.
+        let w = unsafe { [C::pair(unit, b, 0, P), C::pair(unit, b, 1, P)] };
+        for g in 0..2 {
+            for t in 0..N {
+                // SAFETY: the caller's.
+                unsafe {
+                    let a = x.group(t, C::groups(P)[g]);
+                    for half in 0..2 {
+                        sum[t][half] = vnni::dot(sum[t][half], w[half][g], a);
+                    }
+                }
+            }
+        }
+        if C::Head::GROUPED && P % 2 == 1 {
+            for t in 0..N {
+                for half in 0..2 {
+                    // Each lane has the scale twice, 16 bits each.
+                    // SAFETY: the caller's.
+                    let scale = _mm256_srai_epi32::<16>(unsafe { head.widener(half, columns) });
+                    let product = _mm256_mullo_epi32(sum[t][half], scale);
+                    sum[t][half] = if P == 1 { product } else { _mm256_add_epi32(weighed[t][half], product) };
                 }
             }
         }

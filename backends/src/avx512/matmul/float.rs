@@ -20,15 +20,13 @@ use crate::avx2::matmul::float;
 use crate::avx2::matmul::stored::Stored;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::stream::ask_for_floats_ahead;
 use crate::panels::{self, ROWS};
 
 /// Most tokens of a tile of two panels: their sums fill the registers.
 const MAX_TOKENS: usize = 12;
 /// Columns of two panels that are widened at a time for more tokens: they stay in the first-level cache.
 const STAGED_COLUMNS: usize = 128;
-/// How far ahead of their use weights are asked for from memory, in bytes of all panels that are read together: what is on
-/// its way must leave most of the first-level cache alone.
-const AHEAD: usize = 8 * 1024;
 
 /// A float that weights are stored as, 16 at a time.
 pub(super) trait Wide: Stored {
@@ -276,7 +274,7 @@ unsafe fn tile<S: Wide, const N: usize, const P: usize, const STREAM: bool>(
         for i in 0..P {
             let at = panel.wrapping_add(i * panel_bytes + j * ROWS * S::BYTES);
             if STREAM {
-                _mm_prefetch::<_MM_HINT_T1>(at.wrapping_add(AHEAD / P).cast());
+                ask_for_floats_ahead(at, P);
             }
             // SAFETY: the caller's.
             w[i] = unsafe { S::widen(at) };

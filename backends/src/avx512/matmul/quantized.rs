@@ -20,13 +20,12 @@ use crate::avx2::matmul::codec::{Codec, MAX_UNIT};
 use crate::avx2::matmul::quantized;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::order::{Panels, Visit, tiles};
+use crate::panels::stream::PREFETCHED;
 use crate::panels::{self, BLOCK, ROWS, Tokens};
 
 /// Most tokens of a tile.
 const MAX_TOKENS: usize = 8;
-/// Blocks of a row up to which a stream is helped along: the end of a panel interrupts it, and the CPU's own prefetching takes
-/// some time to go on. Longer rows are faster without help.
-const PREFETCHED: usize = 48;
 /// Tokens up to which it is quicker to unpack panels for each tile than to write them down unpacked.
 const STREAMED: usize = 32;
 /// Bytes of packed panels that stay in the second-level cache.
@@ -86,7 +85,7 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
         let panel_bytes = C::panel_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
-        let panels = Panels { bytes: &w.bytes[cols.start / ROWS * panel_bytes..cols.end.div_ceil(ROWS) * panel_bytes], panel_bytes };
+        let panels = Panels::new(w.bytes, panel_bytes, cols);
         // SAFETY: installed; panels have their length, and the tokens and the tile have the shape asserted.
         unsafe {
             match m {
@@ -98,48 +97,31 @@ impl<C: Codec + Source> MatmulKernel for Quantized<C> {
     }
 }
 
-/// The panels of a tile's columns.
-struct Panels<'a> {
-    bytes: &'a [u8],
-    panel_bytes: usize,
+/// A panel from block `b` on, which starts a unit.
+fn units<C: Source>(panel: &[u8], b: usize) -> *const u8 {
+    panel[b / C::BLOCKS * C::BYTES..].as_ptr()
 }
 
-impl Panels<'_> {
-    /// From block `b` of a panel on, which starts a unit.
-    fn units<C: Source>(&self, panel: usize, b: usize) -> *const u8 {
-        self.bytes[panel * self.panel_bytes..][..self.panel_bytes][b / C::BLOCKS * C::BYTES..].as_ptr()
-    }
-}
-
-/// Panels for a few tokens, unpacked in registers once for each tile of tokens. They come from memory for the first, and for the
-/// others from the cache: a group of panels meets all tokens before the next.
+/// Panels for a few tokens, unpacked in registers once for each tile of tokens.
 ///
 /// # Safety
 /// A panel holds `n_blocks` blocks of 32 columns, `x` has as many tokens as `out`; the CPU has the features.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 unsafe fn stream_groups<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
-    let (m, n_panels) = (out.m(), out.cols().len().div_ceil(ROWS));
-    let group = if m <= MAX_TOKENS { n_panels } else { CACHED / panels.panel_bytes.max(1) }.max(1);
-    for first in (0..n_panels).step_by(group) {
-        let group = first..n_panels.min(first + group);
-        let mut t = 0;
-        while t < m {
-            let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
-            let (group, x) = (group.clone(), x.at(t, 0));
-            // SAFETY: these tokens and panels are among the caller's.
-            unsafe {
-                match n {
-                    1 => stream::<C, 1>(panels, group, n_blocks, x, t, out),
-                    2 => stream::<C, 2>(panels, group, n_blocks, x, t, out),
-                    3 => stream::<C, 3>(panels, group, n_blocks, x, t, out),
-                    4 => stream::<C, 4>(panels, group, n_blocks, x, t, out),
-                    5 => stream::<C, 5>(panels, group, n_blocks, x, t, out),
-                    6 => stream::<C, 6>(panels, group, n_blocks, x, t, out),
-                    7 => stream::<C, 7>(panels, group, n_blocks, x, t, out),
-                    _ => stream::<C, 8>(panels, group, n_blocks, x, t, out),
-                }
+    for Visit { panels: group, t, n } in panels.visits(out.m(), MAX_TOKENS, CACHED) {
+        let x = x.at(t, 0);
+        // SAFETY: these tokens and panels are among the caller's.
+        unsafe {
+            match n {
+                1 => stream::<C, 1>(panels, group, n_blocks, x, t, out),
+                2 => stream::<C, 2>(panels, group, n_blocks, x, t, out),
+                3 => stream::<C, 3>(panels, group, n_blocks, x, t, out),
+                4 => stream::<C, 4>(panels, group, n_blocks, x, t, out),
+                5 => stream::<C, 5>(panels, group, n_blocks, x, t, out),
+                6 => stream::<C, 6>(panels, group, n_blocks, x, t, out),
+                7 => stream::<C, 7>(panels, group, n_blocks, x, t, out),
+                _ => stream::<C, 8>(panels, group, n_blocks, x, t, out),
             }
-            t += n;
         }
     }
 }
@@ -168,7 +150,7 @@ unsafe fn stream<C: Source, const N: usize>(
                 if panel == group.start || n_blocks > STRETCH {
                     Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
                 }
-                acc = tile::<C, N>(panels.units::<C>(panel, b), count / C::BLOCKS, x.at(0, b), &stage, n_blocks <= PREFETCHED, acc);
+                acc = tile::<C, N>(units::<C>(panels.get(panel), b), count / C::BLOCKS, x.at(0, b), &stage, n_blocks <= PREFETCHED, acc);
             }
         }
         let row = out.cols().start + panel * ROWS;
@@ -188,7 +170,7 @@ type Group<S> = [[StagedBlock<S>; STRETCH]; GROUP];
 unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out: &mut TileMut<'_>) {
     let mut group: MaybeUninit<Group<C::Scales>> = MaybeUninit::uninit();
     let staged = group.as_mut_ptr().cast::<StagedBlock<C::Scales>>();
-    let (m, n_panels) = (out.m(), out.cols().len().div_ceil(ROWS));
+    let (m, n_panels) = (out.m(), panels.count());
     let n_stretches = n_blocks.div_ceil(STRETCH).max(1); // without any columns there is one, empty, which stores zeros
     let stretch = n_blocks.div_ceil(n_stretches).next_multiple_of(C::BLOCKS); // of like length, none too short to be worth its start
     let mut panel = 0;
@@ -200,13 +182,11 @@ unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out:
             for p in 0..n {
                 for i in (0..count).step_by(C::BLOCKS) {
                     // SAFETY: a unit of the panel; there is room for a stretch of each panel of a group.
-                    unsafe { unpack::<C>(panels.units::<C>(panel + p, b + i), staged.add(p * STRETCH + i)) };
+                    unsafe { unpack::<C>(units::<C>(panels.get(panel + p), b + i), staged.add(p * STRETCH + i)) };
                 }
             }
             let part = Part { staged, n_panels: n, count, row: out.cols().start + panel * ROWS, first: b == 0 };
-            let mut t = 0;
-            while t < m {
-                let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
+            for (t, n) in tiles(m, MAX_TOKENS) {
                 // SAFETY: `count` blocks of each panel are staged, and these tokens and blocks are among the caller's.
                 unsafe {
                     match n {
@@ -220,7 +200,6 @@ unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out:
                         _ => part.multiply::<8>(x.at(t, b), t, out),
                     }
                 }
-                t += n;
             }
         }
         panel += n;

@@ -10,13 +10,8 @@ use std::mem::MaybeUninit;
 use super::scales::Scales;
 use super::source::Source;
 use super::stage::Stage;
-use crate::panels::{Tokens, VECTOR};
-
-/// How far ahead of its use a weight is asked for from memory. It goes to the second-level cache, whose queue of lines under way
-/// is the longer one.
-const AHEAD: usize = 4 * 1024;
-/// Lines at the end of a unit of several blocks that hold its scales, at most: they are read first.
-const SCALE_LINES: usize = 5;
+use crate::panels::Tokens;
+use crate::panels::stream::ask_ahead;
 
 /// Adds `n_units` units to the results of `N` tokens, at most 8: results, sums and a vector of weights fill the registers.
 /// With `prefetch` the units are on their way from memory and are asked for beforehand.
@@ -37,17 +32,7 @@ pub(super) unsafe fn tile<C: Source, const N: usize>(
     for i in 0..n_units {
         let unit = units.wrapping_add(i * C::BYTES);
         for b in 0..C::BLOCKS {
-            if C::BLOCKS > 1 && b < SCALE_LINES {
-                // Those of the next unit, which no stream of lines reaches in time.
-                _mm_prefetch::<_MM_HINT_T0>(unit.wrapping_add(2 * C::BYTES - (b + 1) * VECTOR).cast());
-            }
-            if prefetch {
-                // A block's share at a time: a whole unit at once would fill the queue of loads.
-                let share = C::BYTES / C::BLOCKS;
-                for line in (0..share).step_by(VECTOR) {
-                    _mm_prefetch::<_MM_HINT_T1>(unit.wrapping_add(AHEAD + b * share + line).cast());
-                }
-            }
+            ask_ahead(unit, C::BYTES, C::BLOCKS, b, prefetch);
             // SAFETY: the unit is one of those the caller vouches for, and so are the tokens' blocks.
             unsafe {
                 let block = |t| Stage::block::<C::Scales>(stage, t, i * C::BLOCKS + b);
