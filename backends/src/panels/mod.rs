@@ -56,11 +56,13 @@ pub(crate) const SIX_BITS: usize = FOUR_BITS + TWO_BITS;
 pub(crate) const EIGHT_BITS: usize = 8 * VECTOR;
 
 /// Groups `p` and `p + 4`, the order of GGUF's 32-wide blocks.
+#[inline]
 pub(crate) const fn far_groups(p: usize) -> [usize; 2] {
     [p, p + 4]
 }
 
 /// Groups `2 p` and `2 p + 1`.
+#[inline]
 pub(crate) const fn near_groups(p: usize) -> [usize; 2] {
     [2 * p, 2 * p + 1]
 }

@@ -116,6 +116,7 @@ impl<const N: usize> Codec for Scaled<N> {
     const UNIT_BYTES: usize = N * (EIGHT_BITS + FLOATS);
     type Head = Scale<0>;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }
@@ -153,6 +154,7 @@ impl Codec for Grouped {
     const UNIT_BYTES: usize = BLOCKS_OF_256 * EIGHT_BITS + 16 * ROWS + FLOATS;
     type Head = SignedGroups;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         near_groups(p)
     }

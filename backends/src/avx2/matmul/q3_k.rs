@@ -22,6 +22,7 @@ impl Codec for Q2K {
     const SUM: Sum = Sum::Pairs(2);
     type Head = GroupedMin;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         near_groups(p)
     }
@@ -71,6 +72,7 @@ impl Codec for Q3K {
     const SUM: Sum = Sum::Pairs(2);
     type Head = Grouped<2>;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         near_groups(p)
     }

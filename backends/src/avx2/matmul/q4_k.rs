@@ -24,6 +24,7 @@ impl Codec for Q4K {
     const SUM: Sum = Sum::Pairs(4);
     type Head = ScaleMin;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }
@@ -58,6 +59,7 @@ impl Codec for Q5K {
     const SUM: Sum = Sum::Pairs(2);
     type Head = ScaleMin;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }

@@ -21,6 +21,7 @@ impl Codec for Q5_0 {
     const SUM: Sum = Sum::Pairs(2);
     type Head = Scale<16>;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }
@@ -53,6 +54,7 @@ impl Codec for Q5_1 {
     const SUM: Sum = Sum::Pairs(2);
     type Head = ScaleMin;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }

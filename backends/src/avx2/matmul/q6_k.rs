@@ -18,6 +18,7 @@ impl Codec for Q6K {
     const SUM: Sum = Sum::Pairs(1);
     type Head = Grouped<5>;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         near_groups(p)
     }

@@ -18,6 +18,7 @@ impl Codec for Q8_0 {
     const SUM: Sum = Sum::Signed;
     type Head = Scale<0>;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         far_groups(p)
     }

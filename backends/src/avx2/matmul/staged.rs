@@ -27,6 +27,7 @@ impl<C: Codec> Codec for Staged<C> {
     const UNIT: usize = 1;
     type Head = C::Head;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         C::groups(p)
     }

@@ -27,6 +27,7 @@ impl<C: Codec> Codec for Vnni<C> {
     const UNIT: usize = C::UNIT;
     type Head = C::Head;
 
+    #[inline]
     fn groups(p: usize) -> [usize; 2] {
         C::groups(p)
     }
