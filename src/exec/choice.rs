@@ -1,9 +1,9 @@
 //! Which kernels a loaded model uses: the backend that was asked for, or for each weight format the fastest measured.
 //!
 //! `auto` times every candidate on pieces of the model's own largest matrix of the format, with all the threads that will
-//! be used: one token (decode) and a batch of 32 (prefill). One layout serves both, so one kernel is chosen for
-//! both, by the geometric mean of the two times. A candidate must first give what the reference gives. One that does not
-//! promise the reference's bits is measured like the others, but taken only by who names it.
+//! be used: one token (decode) and a batch of 48 (prefill). One layout serves both, so one kernel is chosen for both, by the
+//! geometric mean of the two times. A candidate must first give what the reference gives. One that does not promise the
+//! reference's bits is measured like the others, but taken only by who names it.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,8 @@ use rml_kernels_ref::format::Format;
 use super::{Block, Chunks, Pages, Pass, Team, Tiles, zeroed};
 use crate::{Error, Result};
 
-/// Tokens of the second measurement.
-const BATCH: usize = 32;
+/// Tokens of the second measurement: more than kernels take the way they take one.
+const BATCH: usize = 48;
 /// Time for one format: a few formats make about 30 ms, which the user waits for.
 const BUDGET: Duration = Duration::from_millis(10);
 /// Bytes of weights multiplied between two looks at the clock.

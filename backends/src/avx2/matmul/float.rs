@@ -206,7 +206,7 @@ unsafe fn tile<S: Stored, const N: usize, const P: usize, const STREAM: bool>(
         for i in 0..P {
             let at = panel.wrapping_add(i * panel_bytes + j * ROWS * S::BYTES);
             if STREAM {
-                ask_for_floats_ahead(at, P);
+                ask_for_floats_ahead::<_MM_HINT_T0>(at, P);
             }
             // SAFETY: the caller's.
             let w = unsafe { S::load(at) };

@@ -37,7 +37,7 @@ pub(super) unsafe fn tile<C: Codec, const A: usize, const B: usize, const N: usi
         unsafe {
             let heads = C::heads(unit, &mut room);
             for b in 0..C::UNIT {
-                ask_ahead(unit, C::UNIT_BYTES, C::UNIT, b, prefetch);
+                ask_ahead::<_MM_HINT_T0>(unit, C::UNIT_BYTES, C::UNIT, b, prefetch);
                 add_block::<C, A>(unit, b, &*heads.add(b), x, &mut acc[..A]);
                 if B > 0 {
                     add_block::<C, B>(unit, b, &*heads.add(b), x.at(A, 0), &mut acc[A..]);

@@ -32,7 +32,7 @@ pub(super) unsafe fn tile<C: Source, const N: usize>(
     for i in 0..n_units {
         let unit = units.wrapping_add(i * C::BYTES);
         for b in 0..C::BLOCKS {
-            ask_ahead(unit, C::BYTES, C::BLOCKS, b, prefetch);
+            ask_ahead::<_MM_HINT_T1>(unit, C::BYTES, C::BLOCKS, b, prefetch);
             // SAFETY: the unit is one of those the caller vouches for, and so are the tokens' blocks.
             unsafe {
                 let block = |t| Stage::block::<C::Scales>(stage, t, i * C::BLOCKS + b);
