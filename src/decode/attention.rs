@@ -13,8 +13,11 @@ use super::kv::{KvCache, head_mut};
 use crate::exec::{Arena, Chunks, Grid, Pass, Tiles};
 use crate::model::{Config, RopeStyle};
 
-/// Tokens that one task of prefill attends for: whole tiles of rows, however many heads share a key.
+/// Tokens that one task of prefill attends for, at most.
 const TOKENS: usize = 48;
+/// Rows, a token and a query head each, that kernels like to take together.
+const ROWS: usize = 12;
+const _: () = assert!(TOKENS.is_multiple_of(ROWS));
 
 /// Angles of the positions of a pass, for one rotation or several. (rotations, m, n_rot / 2)
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +149,12 @@ impl Layer<'_> {
             self.append(h, k, v, kind, (keys, values), scratch.head);
         });
         let (q, cache) = (&*q, &*cache);
-        let grid = Grid { down: m.div_ceil(TOKENS), across: n_kv_heads };
-        let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), grid, (TOKENS, g * d));
+        // Bands of whole tiles, as many tasks for each thread if that takes few more.
+        let unit = (1..ROWS).find(|tokens| (tokens * g).is_multiple_of(ROWS)).unwrap_or(ROWS);
+        let (fewest, most) = (m.div_ceil(TOKENS), m.div_ceil(unit));
+        let even = (fewest..=most).take(pass.n_threads()).find(|bands| (bands * n_kv_heads).is_multiple_of(pass.n_threads()));
+        let grid = Grid { down: even.unwrap_or(fewest), across: n_kv_heads };
+        let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), grid, (unit, g * d));
         pass.each_with(scratch, tiles, |scratch, i, mut out| {
             let (h, tokens) = (i % n_kv_heads, out.tokens());
             let AttendScratch { so_far, span, q: rotated, head } = scratch;

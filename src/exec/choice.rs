@@ -197,7 +197,7 @@ struct Trials<'a> {
 }
 
 /// Tokens of the check against the reference: enough for what a kernel does with many, and a remainder.
-const CHECK_TOKENS: usize = 19;
+const CHECK_TOKENS: usize = 37;
 /// Rows of that check: two panels and a remainder.
 const CHECK_ROWS: usize = 40;
 
