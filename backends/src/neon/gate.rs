@@ -2,6 +2,8 @@
 
 use std::arch::aarch64::*;
 
+use rml_kernels_ref::gate::{LIMIT, STEEPNESS};
+
 use super::exp::exp;
 use super::lanes::{all, map, zip};
 
@@ -30,6 +32,22 @@ fn gelu_mul_neon(gate: &mut [f32], up: &[f32]) {
         let cube = vmulq_f32(vmulq_f32(x, x), x);
         let u = vmulq_f32(vfmaq_f32(x, cube, all(0.044_715)), all(SCALE));
         vmulq_f32(times_sigmoid(x, u), up)
+    });
+}
+
+pub(super) fn limited_mul(gate: &mut [f32], up: &[f32]) {
+    assert_eq!(gate.len(), up.len(), "limited_mul");
+    // SAFETY: every CPU of this architecture has NEON.
+    unsafe { limited_mul_neon(gate, up) }
+}
+
+#[target_feature(enable = "neon")]
+fn limited_mul_neon(gate: &mut [f32], up: &[f32]) {
+    zip(gate, up, |x, up| {
+        // What is no number stays so.
+        let x = vminq_f32(x, all(LIMIT));
+        let up = vmaxq_f32(vminq_f32(up, all(LIMIT)), all(-LIMIT));
+        vmulq_f32(times_sigmoid(x, vmulq_f32(x, all(STEEPNESS))), vaddq_f32(up, all(1.0)))
     });
 }
 

@@ -53,6 +53,7 @@ impl Backend for Neon {
         table.softmax.put(NAME, softmax::softmax);
         table.silu_mul.put(NAME, gate::silu_mul);
         table.gelu_mul.put(NAME, gate::gelu_mul);
+        table.limited_mul.put(NAME, gate::limited_mul);
         table.soft_cap.put(NAME, gate::soft_cap);
         table.add.put(NAME, gate::add);
         table.block_max.put(NAME, sampling::block_max);

@@ -13,6 +13,7 @@
 //!
 //! Quants of five bits are four and one, those of six four and two, those of three two and one, in this order.
 
+pub(crate) mod decoded;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod order;
 #[cfg(any(target_arch = "aarch64", test))]

@@ -27,8 +27,9 @@ mod vnni;
 use rml_kernels_ref::format::Format;
 
 use crate::matmul::MatmulKernel;
+use crate::panels::decoded::{Decoded, Units};
 use codec::Codec;
-use decoded::{Decoded, Grouped, Scaled, Units};
+use decoded::{Grouped, Scaled};
 use quantized::Quantized;
 use vnni::Vnni;
 

@@ -16,9 +16,10 @@ mod tile;
 
 use rml_kernels_ref::format::Format;
 
-use crate::avx2::matmul::decoded::{self, Decoded, Units};
+use crate::avx2::matmul::decoded;
 use crate::avx2::matmul::{q3_k, q4, q4_k, q5, q6_k, q8};
 use crate::matmul::MatmulKernel;
+use crate::panels::decoded::{Decoded, Units};
 
 /// Products of float weights.
 pub(super) static FLOAT: &[&dyn MatmulKernel] = &[

@@ -6,6 +6,7 @@ use super::bits::{bytes, far_nibbles, halves, load, nibbles, one_bit, part, two_
 use super::scales::{Grouped, GroupedMin, Scale, ScaleMin, Scales};
 use crate::avx2::matmul::codec::Codec;
 use crate::avx2::matmul::{decoded, q3_k, q4, q4_k, q5, q6_k, q8};
+use crate::panels::decoded::FLOATS;
 use crate::panels::{BLOCKS_OF_256, EIGHT_BITS, FIVE_BITS, FOUR_BITS, HALVES, ROWS, SIX_BITS, SIXES, THREE_BITS, TWO_BITS};
 
 /// Blocks of 32 columns by 16 rows, in units.
@@ -127,7 +128,7 @@ impl<const N: usize> Source for decoded::Scaled<N> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn scales(unit: *const u8, b: usize) -> Scale<128> {
         // SAFETY: the scales stand behind the quants.
-        Scale(unsafe { _mm512_loadu_ps(unit.add(Self::BLOCKS * EIGHT_BITS + b * decoded::FLOATS).cast()) })
+        Scale(unsafe { _mm512_loadu_ps(unit.add(Self::BLOCKS * EIGHT_BITS + b * FLOATS).cast()) })
     }
 }
 

@@ -15,7 +15,10 @@ mod staged;
 mod stored;
 mod tile;
 
+use rml_kernels_ref::format::Format;
+
 use crate::matmul::MatmulKernel;
+use crate::panels::decoded::{Decoded, Units};
 use multiply::{Dot, Matrix, Widening};
 use quantized::Quantized;
 
@@ -40,8 +43,25 @@ macro_rules! products {
             &Quantized::<source::Q4K, $multiply>::new(concat!("neon:q4_k·q8:", $tile)),
             &Quantized::<source::Q5K, $multiply>::new(concat!("neon:q5_k·q8:", $tile)),
             &Quantized::<source::Q6K, $multiply>::new(concat!("neon:q6_k·q8:", $tile)),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:iq1_s·q8:", $tile), Format::IQ1_S, Units::Scaled(8)),
+            &decoded::<source::DecodedGroups, $multiply>(concat!("neon:iq1_m·q8:", $tile), Format::IQ1_M, Units::Grouped),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:iq2_xxs·q8:", $tile), Format::IQ2_XXS, Units::Scaled(8)),
+            &decoded::<source::DecodedGroups, $multiply>(concat!("neon:iq2_xs·q8:", $tile), Format::IQ2_XS, Units::Grouped),
+            &decoded::<source::DecodedGroups, $multiply>(concat!("neon:iq2_s·q8:", $tile), Format::IQ2_S, Units::Grouped),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:iq3_xxs·q8:", $tile), Format::IQ3_XXS, Units::Scaled(8)),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:iq3_s·q8:", $tile), Format::IQ3_S, Units::Scaled(8)),
+            &decoded::<source::Scaled<1>, $multiply>(concat!("neon:iq4_nl·q8:", $tile), Format::IQ4_NL, Units::Scaled(1)),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:iq4_xs·q8:", $tile), Format::IQ4_XS, Units::Scaled(8)),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:tq1_0·q8:", $tile), Format::TQ1_0, Units::Scaled(8)),
+            &decoded::<source::Scaled<8>, $multiply>(concat!("neon:tq2_0·q8:", $tile), Format::TQ2_0, Units::Scaled(8)),
+            &decoded::<source::Scaled<1>, $multiply>(concat!("neon:mxfp4·q8:", $tile), Format::MXFP4, Units::Scaled(1)),
         ]
     };
+}
+
+/// A format that is decoded to units of `C`.
+const fn decoded<C: source::Packed, M: multiply::Multiply>(id: &'static str, format: Format, units: Units) -> Decoded<Quantized<C, M>> {
+    Decoded::new(id, format, units, Quantized::new(id))
 }
 
 /// For any CPU.

@@ -58,7 +58,7 @@ impl<C: Packed, M: Multiply> MatmulKernel for Quantized<C, M> {
     }
 
     fn layout(&self, _n: usize, k: usize) -> Result<PackedLayout, Refusal> {
-        panels::layout(C::FORMAT, k)
+        panels::layout_of(C::FORMAT, k, C::panel_bytes(k))
     }
 
     fn pack_panel(&self, src: &[u8], n_rows: usize, k: usize, dst: &mut [u8]) {
@@ -72,7 +72,7 @@ impl<C: Packed, M: Multiply> MatmulKernel for Quantized<C, M> {
     fn multiply(&self, w: &Weights<'_>, x: &Activations<'_>, out: &mut TileMut<'_>) {
         let ActivationData::Q8(q8) = x.data else { panic!("{} takes activations in q8", self.id) };
         let (m, k, cols) = (x.m, x.k, out.cols());
-        let panel_bytes = ROWS * C::FORMAT.row_bytes(k).expect("a shape that layout accepted");
+        let panel_bytes = C::panel_bytes(k).expect("a shape that layout accepted");
         assert!(k == w.k && m == out.m() && cols.start.is_multiple_of(ROWS) && cols.end <= w.n, "{}: shapes do not fit", self.id);
         let tokens = Tokens::new(&q8, m, k);
         for row in cols.step_by(ROWS) {

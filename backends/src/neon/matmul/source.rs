@@ -8,6 +8,7 @@ use rml_kernels_ref::format::Format;
 use super::bits::{Quants, bytes, nibbles, part, signed, two_bits, with_bit, with_bits};
 use super::scales::{Grouped, GroupedMin, Scale, ScaleMin, Scales};
 use crate::neon::half::load_halves;
+use crate::panels::decoded::{FLOATS, Units};
 use crate::panels::{
     BLOCK, BLOCKS_OF_256, EIGHT_BITS, FIVE_BITS, FOUR_BITS, HALVES, ROWS, SIX_BITS, SIXES, THREE_BITS, TWO_BITS, far_groups, near_groups,
 };
@@ -34,10 +35,16 @@ pub(super) trait Source: 'static {
     unsafe fn scales(unit: *const u8, b: usize, quad: usize) -> Self::Scales;
 }
 
-/// A [`Source`] as a file has it.
+/// A [`Source`] that panels are made of.
 pub(super) trait Packed: Source {
-    /// The format.
+    /// The format, or one of those that are decoded to it.
     const FORMAT: Format;
+
+    /// Bytes of a panel of `k` columns; none unless these are whole units.
+    fn panel_bytes(k: usize) -> Option<usize> {
+        let columns = Self::BLOCKS * BLOCK;
+        if k.is_multiple_of(columns) { (k / columns).checked_mul(Self::BYTES) } else { None }
+    }
 }
 
 /// A format: its quants and scales as functions of the unit, the block and the quad.
@@ -127,6 +134,71 @@ source!(Q2K, Q2_K, GroupedMin, |unit, b, quad| two_bits(unit.add(b * TWO_BITS), 
         minima: [part(groups, quad, 2 * b, [4, 0], 15), part(groups, quad, 2 * b + 1, [4, 0], 15)],
     }
 });
+
+/// [`Units::Scaled`].
+pub(super) enum Scaled<const N: usize> {}
+
+impl<const N: usize> Packed for Scaled<N> {
+    const FORMAT: Format = if N == 1 { Format::IQ4_NL } else { Format::IQ4_XS };
+}
+
+impl<const N: usize> Source for Scaled<N> {
+    const BLOCKS: usize = N;
+    const BYTES: usize = Units::Scaled(N).bytes();
+    type Scales = Scale<0>;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(unit: *const u8, b: usize, quad: usize) -> Quants {
+        // SAFETY: the unit starts with 8 vectors a block.
+        unsafe { bytes(unit.add(b * EIGHT_BITS), quad) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(unit: *const u8, b: usize, quad: usize) -> Scale<0> {
+        // SAFETY: the scales stand behind the quants.
+        Scale(unsafe { floats(unit.add(N * EIGHT_BITS + b * FLOATS), quad) })
+    }
+}
+
+/// [`Units::Grouped`].
+pub(super) enum DecodedGroups {}
+
+impl Packed for DecodedGroups {
+    const FORMAT: Format = Format::IQ2_XS;
+}
+
+impl Source for DecodedGroups {
+    const BLOCKS: usize = BLOCKS_OF_256;
+    const BYTES: usize = Units::Grouped.bytes();
+    type Scales = Grouped<0>;
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn quants(unit: *const u8, b: usize, quad: usize) -> Quants {
+        // SAFETY: the unit starts with 8 vectors a block.
+        unsafe { bytes(unit.add(b * EIGHT_BITS), quad) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn scales(unit: *const u8, b: usize, quad: usize) -> Grouped<0> {
+        // SAFETY: whole scales stand behind the quants, then the scales of scales.
+        unsafe {
+            let groups = unit.add(BLOCKS_OF_256 * EIGHT_BITS);
+            Grouped { d: floats(groups.add(16 * ROWS), quad), groups: [signed(groups, quad, 2 * b), signed(groups, quad, 2 * b + 1)] }
+        }
+    }
+}
+
+/// The f32 of 4 rows.
+#[inline]
+#[target_feature(enable = "neon")]
+unsafe fn floats(of_rows: *const u8, quad: usize) -> float32x4_t {
+    // SAFETY: 16 bytes of 64, the caller's; the load needs no alignment.
+    vreinterpretq_f32_u8(unsafe { vld1q_u8(of_rows.add(16 * quad)) })
+}
 
 /// The f16 of 4 rows.
 #[inline]
