@@ -59,6 +59,29 @@ fn norm_that_adds_in_another_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it is what an interpreter forbids")]
+fn rows_that_write_one_element_too_many() {
+    fn one_more(x: &mut [f32]) {
+        // SAFETY: the exam's canaries stand behind each output, within the same allocation.
+        unsafe { x.as_mut_ptr().add(x.len()).write(1.0) }
+    }
+    type Plant = fn(&mut KernelTable);
+    let plants: [(&str, Plant); 5] = [
+        ("rms_norm", |table| table.rms_norm.put(NAME, |_, _, _, out| one_more(out))),
+        ("softmax", |table| table.softmax.put(NAME, one_more)),
+        ("rope_pairs", |table| table.rope_pairs.put(NAME, |x, _, _, _| one_more(x))),
+        ("silu_mul", |table| table.silu_mul.put(NAME, |gate, _| one_more(gate))),
+        ("soft_cap", |table| table.soft_cap.put(NAME, |x, _| one_more(x))),
+    ];
+    for (slot, plant) in plants {
+        let report = sit(plant);
+        assert_named(&report, slot, "writes_only_its_output");
+        let every = report.failures().len() == report.cases() && report.failures().iter().all(|f| f.property == "writes_only_its_output");
+        assert!(every, "no case of {slot} lends memory without canaries; {report}");
+    }
+}
+
+#[test]
 fn norm_that_forgets_eps() {
     let report = sit(|table| table.rms_norm.put(NAME, |x, weight, _, out| norm::rms_norm(x, weight, 0.0, out)));
     assert_named(&report, "rms_norm", "rms_norm_is_accurate");
