@@ -220,6 +220,7 @@ enum Wrong {
     Rough,
     TakesNothing,
     SaysNothing,
+    NamedAsAnother,
 }
 
 /// The reference product of `Q4_1` in panels of 4, with one fault.
@@ -228,7 +229,7 @@ struct Planted(Wrong);
 
 impl MatmulKernel for Planted {
     fn id(&self) -> &'static str {
-        "planted:q4_1·q8:4x1"
+        if self.0 == Wrong::NamedAsAnother { "ref:q4_1·q8:1x1" } else { "planted:q4_1·q8:4x1" }
     }
 
     fn format(&self) -> Format {
@@ -304,6 +305,7 @@ fn products_with_a_fault_each() {
         (&Planted(Wrong::Rough), "matmul_is_accurate_given_its_activations"),
         (&Planted(Wrong::TakesNothing), "layout_takes_some_shape"),
         (&Planted(Wrong::SaysNothing), "layout_says_why_it_refuses"),
+        (&Planted(Wrong::NamedAsAnother), "id_says_what_it_is"),
     ];
     for (kernel, property) in expected {
         assert_named(&sit_product(kernel), kernel.id(), property);
