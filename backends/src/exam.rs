@@ -13,12 +13,19 @@ use crate::{CpuFeatures, KernelTable, Registry, TileMut};
 
 /// The exam of the registered backend called `name`, for a test of it; `RML_EXAM` picks cases by the words of their line.
 ///
-/// Where the backend cannot run, the test says on standard error that it was skipped, and why.
+/// Where the backend cannot run, the test says on standard error that it was skipped, and why. Where it passes, the number of cases
+/// stands on standard output: `cargo test -- --nocapture` shows it.
 ///
 /// # Panics
-/// With the report if a case fails; if no backend of that name is registered, none of its kernels sat or `RML_DISABLE` is wrong.
+/// With the report if a case fails; if no backend can have that name, not exactly one has it, none of its kernels sat or
+/// `RML_DISABLE` is wrong.
 pub fn assert_passes(name: &str) {
     let registry = Registry::new(CpuFeatures::detect(&std::env::var("RML_DISABLE").unwrap_or_default()).unwrap_or_else(|e| panic!("{e}")));
+    if let Some(fault) = crate::registry::unfit(name) {
+        panic!("{fault}");
+    }
+    let namesakes = registry.backends().iter().filter(|r| r.backend.name() == name).count();
+    assert!(namesakes < 2, "{namesakes} backends are called {name}; give yours a name of its own, and register it once");
     if let Some(refusal) = registry.backends().iter().find(|r| r.backend.name() == name).and_then(|r| r.refusal.as_ref()) {
         // Past the capture of tests that pass.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {name}: {refusal}");
@@ -30,6 +37,7 @@ pub fn assert_passes(name: &str) {
     let report = sit(&table, name, &only);
     assert!(report.cases() > 0, "{name} sat no case with the words {only:?}; does install put its kernels under its own name?");
     assert!(report.passed(), "{report}");
+    println!("{report}");
 }
 
 /// Examines every kernel in `table` that `owner` put there.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 /// Features this CPU and operating system offer, less those that the user disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuFeatures {
+    known: BTreeSet<&'static str>,
     present: BTreeSet<&'static str>,
     disabled: BTreeSet<&'static str>,
 }
@@ -66,7 +67,7 @@ impl CpuFeatures {
             }
         }
         present.retain(|f| !disabled.contains(f));
-        Ok(CpuFeatures { present, disabled })
+        Ok(CpuFeatures { known, present, disabled })
     }
 
     /// These, and `feature` though nobody detected it: for emulators, and for tests that emulate.
@@ -80,17 +81,23 @@ impl CpuFeatures {
         self
     }
 
-    /// Whether the feature (Rust's name, such as `avx2` or `dotprod`) may be used.
+    /// Whether the feature (Rust's name, such as `avx2` or `dotprod`) may be used: there, not disabled, and among those looked for.
     pub fn has(&self, feature: &str) -> bool {
         self.present.contains(feature)
     }
 
-    /// A refusal that names the first of `features` that is missing, and whether the user disabled it.
+    /// A refusal that names the first of `features` that is missing, and whether the user disabled it or nobody looks for it.
+    ///
+    /// Features that rml's backends ask about are looked for; of others ask `is_x86_feature_detected!` and its like.
     pub fn require(&self, features: &[&str]) -> Result<(), crate::Refusal> {
         match features.iter().find(|f| !self.has(f)) {
             None => Ok(()),
             Some(f) if self.disabled.contains(*f) => Err(crate::Refusal::new(format!("{f} is disabled by RML_DISABLE"))),
-            Some(f) => Err(crate::Refusal::new(format!("this CPU has no {f}"))),
+            Some(f) if self.known.contains(f) => Err(crate::Refusal::new(format!("this CPU has no {f}"))),
+            Some(f) => {
+                let known = self.known.iter().copied().collect::<Vec<_>>().join(", ");
+                Err(crate::Refusal::new(format!("{f} is not among the features looked for on {}: {known}", std::env::consts::ARCH)))
+            }
         }
     }
 

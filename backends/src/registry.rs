@@ -27,9 +27,20 @@ impl Registry {
     }
 
     /// A registry of just these backends: for tests, and for programs that want to choose.
+    ///
+    /// A name is one backend's: the first in order keeps it, and the others are refused.
     pub fn of(cpu: CpuFeatures, backends: impl IntoIterator<Item = &'static dyn Backend>) -> Self {
         let mut backends: Vec<_> = backends.into_iter().map(|backend| Runnable { backend, refusal: backend.probe(&cpu).err() }).collect();
         backends.sort_by_key(|r| (r.backend.rank(), r.backend.name()));
+        let mut taken: Vec<&str> = Vec::with_capacity(backends.len());
+        for r in &mut backends {
+            let name = r.backend.name();
+            let namesake = taken.contains(&name).then(|| format!("{name} is another backend's name, or it is registered twice"));
+            if let Some(fault) = namesake.or_else(|| unfit(name)) {
+                r.refusal = Some(Refusal::new(fault));
+            }
+            taken.push(name);
+        }
         Registry { cpu, backends }
     }
 
@@ -75,5 +86,15 @@ impl Registry {
             Some(reason) => format!("{} ({reason})", r.backend.name()),
         });
         format!("there are {}", std::iter::once("auto".to_owned()).chain(names).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// Why no backend can have this name: commas part names, and `auto` is a name that is taken.
+pub(crate) fn unfit(name: &str) -> Option<String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match name {
+        "auto" => Some("auto is what the choice among all is called".into()),
+        _ if name.is_empty() || !name.chars().all(fits) => Some(format!("a name is of letters, digits, - and _, and {name:?} is not")),
+        _ => None,
     }
 }

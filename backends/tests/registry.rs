@@ -114,6 +114,24 @@ fn names_and_ranks_do_not_collide() {
 }
 
 #[test]
+fn a_name_is_one_backends_and_can_be_asked_for() {
+    static SECOND: Made = Made { name: "high", rank: 10, refusal: None };
+    static AUTO: Made = Made { name: "auto", rank: 11, refusal: None };
+    static TWO: Made = Made { name: "a,b", rank: 12, refusal: None };
+    let backends: [&'static dyn Backend; 4] = [&SECOND, &TWO, &AUTO, &HIGH];
+    let registry = Registry::of(CpuFeatures::detect("").unwrap(), backends);
+    let refusals = registry.backends().iter().map(|r| r.refusal.as_ref().map(|r| r.0.as_str()));
+    let wanted = [
+        None,
+        Some("high is another backend's name, or it is registered twice"),
+        Some("auto is what the choice among all is called"),
+        Some("a name is of letters, digits, - and _, and \"a,b\" is not"),
+    ];
+    assert_eq!(refusals.collect::<Vec<_>>(), wanted);
+    assert_eq!(registry.table_of("high").unwrap().add.owner(), "high");
+}
+
+#[test]
 fn a_kernel_of_the_same_name_takes_the_place_of_the_first() {
     let mut table = KernelTable::reference();
     let (_, kernel) = table.matmul(Format::Q4_0)[0];
@@ -135,7 +153,8 @@ fn words_of_rml_disable() {
         assert_eq!(refusal, format!("{feature} is disabled by RML_DISABLE"));
         assert_eq!(all.require(&[feature]), Ok(()));
     }
-    assert_eq!(all.require(&["warp-drive"]).unwrap_err().to_string(), "this CPU has no warp-drive");
+    let refusal = all.require(&["warp-drive"]).unwrap_err().to_string();
+    assert!(refusal.starts_with("warp-drive is not among the features looked for on "), "{refusal}");
     let error = CpuFeatures::detect("avx512,warp-drive").unwrap_err();
     assert!(error.contains("\"warp-drive\"") && error.contains("known are") && error.contains("vnni"), "{error}");
 }

@@ -4,6 +4,7 @@ mod backends;
 mod bench;
 mod inspect;
 mod logits;
+mod machine;
 mod new_file;
 mod perplexity;
 mod plot;

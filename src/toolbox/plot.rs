@@ -55,8 +55,8 @@ pub(super) fn escaped(text: &str) -> String {
     })
 }
 
-/// A whole file: a title, a line below it, and the groups.
-pub(super) fn chart(title: &str, subtitle: &str, groups: &[Group]) -> String {
+/// A whole file: a title, lines below it, and the groups.
+pub(super) fn chart(title: &str, subtitles: &[String], groups: &[Group]) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for bar in groups.iter().flat_map(|group| &group.bars) {
         if !labels.contains(&bar.label.as_str()) {
@@ -66,8 +66,13 @@ pub(super) fn chart(title: &str, subtitle: &str, groups: &[Group]) -> String {
     let widest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
     let left = MARGIN + (widest * CHARACTER).clamp(40, 280) + 10;
     let longest = WIDTH - left - NUMBER;
-    let mut y = 84;
+    let mut y = 54;
     let mut body = String::new();
+    for line in subtitles {
+        let _ = writeln!(body, r#"<text class="quiet" x="{MARGIN}" y="{y}">{}</text>"#, escaped(line));
+        y += 20;
+    }
+    y += 10;
     for group in groups {
         let largest = group.bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
         let _ = writeln!(body, r#"<text x="{MARGIN}" y="{y}" font-weight="600">{}</text>"#, escaped(&group.title));
@@ -93,11 +98,9 @@ pub(super) fn chart(title: &str, subtitle: &str, groups: &[Group]) -> String {
 <title>{0}</title>
 <style>{STYLE}</style>
 <text x="{MARGIN}" y="32" font-size="18" font-weight="600">{0}</text>
-<text class="quiet" x="{MARGIN}" y="54">{1}</text>
 {body}</svg>
 "#,
-        escaped(title),
-        escaped(subtitle)
+        escaped(title)
     )
 }
 
@@ -115,7 +118,7 @@ mod tests {
             Group { title: "a".into(), bars: vec![bar("x", 50.0), bar("y", 100.0)] },
             Group { title: "b".into(), bars: vec![bar("y", 3.0)] },
         ];
-        let svg = chart("title", "", &groups);
+        let svg = chart("title", &[], &groups);
         let rects: Vec<_> = svg.lines().filter(|line| line.starts_with("<rect")).collect();
         let width =
             |line: &str| line.split("width=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok()).expect("a width");
@@ -126,7 +129,11 @@ mod tests {
 
     #[test]
     fn names_cannot_break_out_of_their_place() {
-        let svg = chart("<b>&\"'", "\u{1b}[2J", &[Group { title: "</text>".into(), bars: vec![bar("<script>", f64::MIN_POSITIVE)] }]);
+        let svg = chart(
+            "<b>&\"'",
+            &["\u{1b}[2J<b>".into()],
+            &[Group { title: "</text>".into(), bars: vec![bar("<script>", f64::MIN_POSITIVE)] }],
+        );
         for harmful in ["<b>", "<script>", "\u{1b}"] {
             assert!(!svg.contains(harmful), "{svg}");
         }

@@ -59,6 +59,29 @@ fn norm_that_adds_in_another_order() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it is what an interpreter forbids")]
+fn rows_that_write_one_element_too_many() {
+    fn one_more(x: &mut [f32]) {
+        // SAFETY: the exam's canaries stand behind each output, within the same allocation.
+        unsafe { x.as_mut_ptr().add(x.len()).write(1.0) }
+    }
+    type Plant = fn(&mut KernelTable);
+    let plants: [(&str, Plant); 5] = [
+        ("rms_norm", |table| table.rms_norm.put(NAME, |_, _, _, out| one_more(out))),
+        ("softmax", |table| table.softmax.put(NAME, one_more)),
+        ("rope_pairs", |table| table.rope_pairs.put(NAME, |x, _, _, _| one_more(x))),
+        ("silu_mul", |table| table.silu_mul.put(NAME, |gate, _| one_more(gate))),
+        ("soft_cap", |table| table.soft_cap.put(NAME, |x, _| one_more(x))),
+    ];
+    for (slot, plant) in plants {
+        let report = sit(plant);
+        assert_named(&report, slot, "writes_only_its_output");
+        let every = report.failures().len() == report.cases() && report.failures().iter().all(|f| f.property == "writes_only_its_output");
+        assert!(every, "no case of {slot} lends memory without canaries; {report}");
+    }
+}
+
+#[test]
 fn norm_that_forgets_eps() {
     let report = sit(|table| table.rms_norm.put(NAME, |x, weight, _, out| norm::rms_norm(x, weight, 0.0, out)));
     assert_named(&report, "rms_norm", "rms_norm_is_accurate");
@@ -197,6 +220,7 @@ enum Wrong {
     Rough,
     TakesNothing,
     SaysNothing,
+    NamedAsAnother,
 }
 
 /// The reference product of `Q4_1` in panels of 4, with one fault.
@@ -205,7 +229,7 @@ struct Planted(Wrong);
 
 impl MatmulKernel for Planted {
     fn id(&self) -> &'static str {
-        "planted:q4_1·q8:4x1"
+        if self.0 == Wrong::NamedAsAnother { "ref:q4_1·q8:1x1" } else { "planted:q4_1·q8:4x1" }
     }
 
     fn format(&self) -> Format {
@@ -281,6 +305,7 @@ fn products_with_a_fault_each() {
         (&Planted(Wrong::Rough), "matmul_is_accurate_given_its_activations"),
         (&Planted(Wrong::TakesNothing), "layout_takes_some_shape"),
         (&Planted(Wrong::SaysNothing), "layout_says_why_it_refuses"),
+        (&Planted(Wrong::NamedAsAnother), "id_says_what_it_is"),
     ];
     for (kernel, property) in expected {
         assert_named(&sit_product(kernel), kernel.id(), property);

@@ -31,8 +31,9 @@ pub fn limited_mul(exam: &mut Exam, kernel: fn(&mut [f32], &[f32])) {
     for n in SIZES {
         exam.case("limited_mul", "limited_mul_is_accurate", &format!("n={n}"), |random| {
             let [x, up] = [(); 2].map(|()| Fill::Gaussian.numbers(n, random).iter().map(|x| x * 7.0).collect::<Vec<f32>>());
-            let mut got = x.clone();
-            kernel(&mut got, &up);
+            let mut got = Guarded::of(&x, random.below(16), CANARY);
+            kernel(got.get_mut(), &up);
+            got.intact()?;
             let want: Vec<f64> = (x.iter().zip(&up))
                 .map(|(&x, &up)| {
                     let (x, up) = (f64::from(x).min(7.0), f64::from(up).clamp(-7.0, 7.0));
@@ -40,7 +41,7 @@ pub fn limited_mul(exam: &mut Exam, kernel: fn(&mut [f32], &[f32])) {
                 })
                 .collect();
             // That of SiLU, whose argument is rounded once more, and the sum of 1; where it cancels, of the 1.
-            within(&got, &want, |i| {
+            within(got.get(), &want, |i| {
                 let (x, up) = (f64::from(x[i]).min(7.0), f64::from(up[i]).clamp(-7.0, 7.0));
                 bounds::limited(x) * want[i].abs() + (bounds::U * (up.abs() + 1.0) + bounds::GATE_CLAMP) * x.abs()
             })
@@ -62,10 +63,11 @@ pub fn soft_cap(exam: &mut Exam, kernel: fn(&mut [f32], f32)) {
         if fill == Fill::Gaussian {
             exam.case("soft_cap", "soft_cap_is_accurate", &format!("n={n}"), |random| {
                 let x: Vec<f32> = fill.numbers(n, random).iter().map(|x| x * 20.0).collect();
-                let mut got = x.clone();
-                kernel(&mut got, 30.0);
+                let mut got = Guarded::of(&x, random.below(16), CANARY);
+                kernel(got.get_mut(), 30.0);
+                got.intact()?;
                 let want: Vec<f64> = x.iter().map(|&x| 30.0 * libm::tanh(f64::from(x) / 30.0)).collect();
-                within(&got, &want, |_| bounds::SOFT_CAP * 30.0)
+                within(got.get(), &want, |_| bounds::SOFT_CAP * 30.0)
             });
         }
     }
@@ -84,8 +86,9 @@ fn gated(exam: &mut Exam, slot: &str, properties: [&'static str; 2], kernel: Gat
         exam.case(slot, properties[1], &format!("n={n}"), |random| {
             let x: Vec<f32> = Fill::Gaussian.numbers(n, random).iter().map(|x| x * 7.0).collect();
             let up = Fill::Gaussian.numbers(n, random);
-            let mut got = x.clone();
-            kernel(&mut got, &up);
+            let mut got = Guarded::of(&x, random.below(16), CANARY);
+            kernel(got.get_mut(), &up);
+            got.intact()?;
             let (want, bound): (Vec<f64>, Vec<f64>) = (0..n)
                 .map(|i| {
                     let (x, up) = (f64::from(x[i]), f64::from(up[i]));
@@ -93,7 +96,7 @@ fn gated(exam: &mut Exam, slot: &str, properties: [&'static str; 2], kernel: Gat
                     (gate * up, relative * (gate * up).abs() + bounds::GATE_CLAMP * (x * up).abs())
                 })
                 .unzip();
-            within(&got, &want, |i| bound[i])
+            within(got.get(), &want, |i| bound[i])
         });
     }
 }

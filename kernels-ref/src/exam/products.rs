@@ -93,6 +93,7 @@ pub fn product(exam: &mut Exam, kernel: &dyn Product) {
         let shape = nearest(kernel, Shape { m, n, k }, &columns);
         shape.into_iter().for_each(|shape| independence(exam, kernel, shape));
     }
+    name(exam, kernel);
     layout(exam, kernel, columns[3]);
     refusals(exam, kernel, &columns);
     let k = *columns.last().expect("there are some");
@@ -191,6 +192,15 @@ fn independence(exam: &mut Exam, kernel: &dyn Product, shape: Shape) {
             None => Ok(()),
             Some(i) => Err(Fault::new(format!("byte {i} is what it was before packing"))),
         }
+    });
+}
+
+/// Two products of one id are one to those who choose, so that a wrong id hides another's product.
+fn name(exam: &mut Exam, kernel: &dyn Product) {
+    let wanted = format!("{}:{}·{}:", exam.report.backend(), kernel.format(), kernel.activation().name());
+    exam.case(kernel.id(), "id_says_what_it_is", "any", |_| match kernel.id().strip_prefix(&wanted) {
+        Some(tile) if !tile.trim().is_empty() => Ok(()),
+        _ => Err(Fault::new(format!("the id is {:?}, not {wanted:?} and the tile, such as {:?}", kernel.id(), format!("{wanted}16x4")))),
     });
 }
 

@@ -29,12 +29,13 @@ pub fn rms_norm(exam: &mut Exam, kernel: fn(&[f32], &[f32], f32, &mut [f32])) {
             exam.case("rms_norm", "rms_norm_is_accurate", &sizes, |random| {
                 let (x, weight) = (fill.numbers(n, random), Fill::Gaussian.numbers(n, random));
                 let eps = 1e-5_f32;
-                let mut got = vec![CANARY; n];
-                kernel(&x, &weight, eps, &mut got);
+                let mut got = Guarded::new(n, random.below(16), CANARY);
+                kernel(&x, &weight, eps, got.get_mut());
+                got.intact()?;
                 let mean_square = x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / n as f64;
                 let root = libm::sqrt(mean_square + f64::from(eps));
                 let want: Vec<f64> = x.iter().zip(&weight).map(|(&x, &w)| f64::from(x) / root * f64::from(w)).collect();
-                within(&got, &want, |i| bounds::rms_norm(n) * want[i].abs() + bounds::UNDERFLOW)
+                within(got.get(), &want, |i| bounds::rms_norm(n) * want[i].abs() + bounds::UNDERFLOW)
             });
         }
     }
@@ -55,9 +56,10 @@ pub fn softmax(exam: &mut Exam, kernel: fn(&mut [f32])) {
         });
         if n > 0 && !matches!(fill, Fill::Broken | Fill::Bits) {
             exam.case("softmax", "softmax_sums_to_one", &sizes, |random| {
-                let mut x = fill.numbers(n, random);
-                kernel(&mut x);
-                let sum: f64 = x.iter().map(|&x| f64::from(x)).sum();
+                let mut got = Guarded::of(&fill.numbers(n, random), random.below(16), CANARY);
+                kernel(got.get_mut());
+                got.intact()?;
+                let sum: f64 = got.get().iter().map(|&x| f64::from(x)).sum();
                 let bound = bounds::softmax_sum(n);
                 let off = (sum - 1.0).abs();
                 if off <= bound { Ok(()) } else { Err(Fault::new(format!("the sum is {off:e} from 1, above {bound:e}"))) }
@@ -66,13 +68,14 @@ pub fn softmax(exam: &mut Exam, kernel: fn(&mut [f32])) {
         if fill == Fill::Gaussian {
             exam.case("softmax", "softmax_is_accurate", &sizes, |random| {
                 let x = fill.numbers(n, random);
-                let mut got = x.clone();
-                kernel(&mut got);
+                let mut got = Guarded::of(&x, random.below(16), CANARY);
+                kernel(got.get_mut());
+                got.intact()?;
                 let weights: Vec<f64> = x.iter().map(|&x| libm::exp(f64::from(x))).collect();
                 let sum: f64 = weights.iter().sum();
                 let want: Vec<f64> = weights.iter().map(|w| w / sum).collect();
                 // Both exponentials; the difference to the maximum, at most 7, rounded to 4 U; sum, quotient, product.
-                within(&got, &want, |i| (2.0 * (bounds::EXP + 4.0 * U) + bounds::lane_sum(n) + 2.0 * U) * want[i])
+                within(got.get(), &want, |i| (2.0 * (bounds::EXP + 4.0 * U) + bounds::lane_sum(n) + 2.0 * U) * want[i])
             });
         }
     }
@@ -141,8 +144,9 @@ fn rope(
             let half = n_rot / 2;
             let angles: Vec<f64> = (0..half).map(|_| f64::from(random.gaussian())).collect();
             let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|&a| (libm::cos(a) as f32, libm::sin(a) as f32)).unzip();
-            let mut got = x.clone();
-            kernel(&mut got, d, &cos, &sin);
+            let mut got = Guarded::of(&x, random.below(16), CANARY);
+            kernel(got.get_mut(), d, &cos, &sin);
+            got.intact()?;
             let mut want: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
             let mut length = vec![0.0; h * d];
             for (head, j) in (0..h).flat_map(|head| (0..half).map(move |j| (head, j))) {
@@ -155,7 +159,7 @@ fn rope(
                 length[b] = length[a];
             }
             // Of each term: cosine or sine, product, sum. What does not turn has length 0 here and stays as it is.
-            within(&got, &want, |i| 3.0 * U * length[i])
+            within(got.get(), &want, |i| 3.0 * U * length[i])
         });
     }
 }

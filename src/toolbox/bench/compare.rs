@@ -10,6 +10,7 @@ use super::{Args, Test, chosen, median, prepare};
 use crate::decode::{KvType, State};
 use crate::model::registry;
 use crate::program::{Halt, counted, note};
+use crate::toolbox::machine::machine;
 use crate::toolbox::new_file::write_new;
 use crate::toolbox::plot::{Bar, Group, chart};
 use crate::toolbox::{Output, target};
@@ -31,6 +32,18 @@ struct Outcome<'a> {
     rates: Vec<f64>, // tokens a second
 }
 
+impl Outcome<'_> {
+    /// Whether its matrices are multiplied by another than it is called.
+    fn kernels_of_others(&self) -> bool {
+        !self.name.split(',').any(|name| name == self.kernels)
+    }
+
+    /// Who multiplies, if another than it is called.
+    fn helped(&self) -> Option<String> {
+        self.kernels_of_others().then(|| format!("matrices of {} by {}", self.name, self.kernels))
+    }
+}
+
 impl Args {
     /// Measures and prints, and draws if a file was named.
     pub(super) fn compare(&self, out: &mut Output) -> Result<(), Halt> {
@@ -38,6 +51,7 @@ impl Args {
         let names = if self.backends.is_empty() { runnable(&registry()?) } else { super::requests(&self.backends) };
         let mut groups = Vec::new();
         let mut threads_taken = Vec::new();
+        let mut helped = Vec::new();
         for &threads in self.thread_counts() {
             let all = load(&path, &names, threads)?;
             threads_taken.push(counted(all[0].model.team().n_threads(), "thread"));
@@ -47,6 +61,7 @@ impl Args {
                         let place = format!("depth {depth}, {}, kv {kv_name}", threads_taken[threads_taken.len() - 1]);
                         let outcomes = self.in_turns(&all, kv, depth, test)?;
                         groups.push(group(&test.name(), &place, &outcomes));
+                        helped.extend(outcomes.iter().filter_map(Outcome::helped));
                         let threads = all[0].model.team().n_threads();
                         if out.json {
                             print_json(out, &outcomes, |o, ratio| {
@@ -63,11 +78,8 @@ impl Args {
             }
         }
         if let Some(file) = &self.plot {
-            let svg = chart(
-                &format!("{}: tokens a second", model_name(&path)),
-                "longer is better; medians of backends measured in turns; x: times the first",
-                &groups,
-            );
+            let about = about(&names[0], self.repeats, &helped);
+            let svg = chart(&format!("{}: tokens a second", model_name(&path)), &about, &groups);
             write_new(file, true, |to| {
                 let io = |source| crate::Error::Io { path: file.clone(), action: "write", source };
                 std::io::Write::write_all(to, svg.as_bytes()).map_err(io)
@@ -141,7 +153,7 @@ fn table(test: &str, place: &str, outcomes: &[Outcome<'_>]) -> String {
         let ratio =
             if std::ptr::eq(o, &raw const outcomes[0]) { String::new() } else { format!("  {:6.2} x {}", rate / first, outcomes[0].name) };
         text += &format!("\n{mark} {:width$} {rate:10.2} tok/s  ({least:.2} to {most:.2}){ratio}", o.name);
-        if !o.name.split(',').any(|name| name == o.kernels) {
+        if o.kernels_of_others() {
             text += &format!("   matrices by {}", o.kernels);
         }
     }
@@ -156,6 +168,19 @@ fn group(test: &str, place: &str, outcomes: &[Outcome<'_>]) -> Group {
         Bar { label: o.name.to_owned(), value: rate, number: format!("{rate:.*} tok/s{ratio}", usize::from(rate < 100.0)) }
     });
     Group { title: format!("{test}: {}, {place}", meaning(test)), bars: bars.collect() }
+}
+
+/// What stands below the title: how to read it, whose kernels multiply where another's name stands, and on what machine.
+fn about(first: &str, repeats: usize, helped: &[String]) -> Vec<String> {
+    let mut helped = helped.to_vec();
+    helped.sort();
+    helped.dedup();
+    let mut lines = vec![format!("longer is better; medians of {}, backends in turns; x: times {first}", counted(repeats, "run"))];
+    if !helped.is_empty() {
+        lines.push(helped.join("; "));
+    }
+    lines.push(format!("measured with rml {} on {}", env!("CARGO_PKG_VERSION"), machine()));
+    lines
 }
 
 fn meaning(test: &str) -> &'static str {
@@ -181,5 +206,17 @@ mod tests {
         assert!(lines[3].starts_with("  slow") && lines[3].ends_with("0.25 x ref"), "{text}");
         let drawn = group("tg8", "depth 0", &outcomes);
         assert_eq!(drawn.bars[1].number, "80.0 tok/s, 4.00 x");
+    }
+
+    #[test]
+    fn a_picture_says_what_was_measured() {
+        let outcome = |name, kernels: &str| Outcome { name, kernels: kernels.into(), rates: vec![1.0] };
+        let outcomes = [outcome("ref", "ref"), outcome("mine", "ref"), outcome("auto,mine", "quick"), outcome("mine", "ref")];
+        let helped: Vec<_> = outcomes.iter().filter_map(Outcome::helped).collect();
+        let lines = about("ref", 5, &helped);
+        assert_eq!(lines[0], "longer is better; medians of 5 runs, backends in turns; x: times ref");
+        assert_eq!(lines[1], "matrices of auto,mine by quick; matrices of mine by ref");
+        assert!(lines[2].starts_with("measured with rml ") && lines[2].ends_with(&machine()) && lines.len() == 3, "{lines:?}");
+        assert_eq!(about("ref", 1, &[]).len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::results::{Measurement, Work};
+use crate::toolbox::machine::machine;
 use crate::toolbox::plot::{STYLE, colour, escaped};
 
 /// What the page has beside the colours of [`STYLE`].
@@ -38,7 +39,9 @@ pub(super) fn html(results: &[Measurement]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <meta name=\"color-scheme\" content=\"light dark\"><title>rml: kernels measured</title>\n<style>{STYLE}{LAYOUT}</style></head>\n\
 <body><main><h1>Kernels measured</h1>\n<p>Rates, and beside them times of one call; where a rate has no unit, numbers are counted. Longer bars are better; within a \
-line they share a scale, and the best is bold.</p>\n{body}</main></body></html>\n"
+line they share a scale, and the best is bold.</p>\n<p>Page made with rml {} on {}.</p>\n{body}</main></body></html>\n",
+        env!("CARGO_PKG_VERSION"),
+        escaped(&machine())
     )
 }
 
@@ -64,7 +67,7 @@ fn section(operation: &str, own: &[&Measurement], backends: &[&str], body: &mut 
         for (i, name) in &columns {
             match line.iter().find(|r| r.backend == **name) {
                 None => body.push_str("<td></td>"),
-                Some(r) => cell(r, fastest, *i, body),
+                Some(r) => cell(r, fastest, line.len() > 1, *i, body),
             }
         }
         body.push_str("</tr>\n");
@@ -72,8 +75,8 @@ fn section(operation: &str, own: &[&Measurement], backends: &[&str], body: &mut 
     body.push_str("</table></div>\n");
 }
 
-fn cell(r: &Measurement, fastest: f64, i: usize, body: &mut String) {
-    let best = if r.ns <= fastest { " class=\"best\"" } else { "" };
+fn cell(r: &Measurement, fastest: f64, contested: bool, i: usize, body: &mut String) {
+    let best = if contested && r.ns <= fastest { " class=\"best\"" } else { "" };
     let length = (fastest / r.ns * BAR).clamp(1.0, BAR);
     let (rate, time) = (rate(r), time(r.ns));
     let number = if rate.is_empty() { time } else { format!("{rate} <span class=\"time\">{time}</span>") };
@@ -150,6 +153,12 @@ mod tests {
         let cells: Vec<_> = line.split("<td").skip(2).collect();
         assert!(cells[0].starts_with(">1.00 G/s") && cells[0].contains("width=\"55.0\""), "ref comes first: {line}");
         assert!(cells[1].starts_with(" class=\"best\">2.00 G/s") && cells[1].contains("width=\"110.0\""), "{line}");
+    }
+
+    #[test]
+    fn what_stands_alone_is_not_the_best_and_the_page_names_the_machine() {
+        let page = html(&[result("add", "576", "avx2", 50.0, Work::Elements(100.0))]);
+        assert!(!page.contains("class=\"best\"") && page.contains(&escaped(&machine())), "{page}");
     }
 
     #[test]
