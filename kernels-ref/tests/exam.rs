@@ -8,14 +8,25 @@ use rml_kernels_ref::{attention, dequantize, gate, norm, quantize, rope, softmax
 
 /// The reference product, in place.
 struct Reference {
+    id: String,
     format: Format,
     /// Writes one number behind its tile.
     writes_past: bool,
 }
 
+impl Reference {
+    fn new(format: Format, writes_past: bool) -> Self {
+        Reference { id: format!("reference:{format}·{}:1x1", activation(format).name()), format, writes_past }
+    }
+}
+
+fn activation(format: Format) -> ActivationKind {
+    if format.is_float() { ActivationKind::F32 } else { ActivationKind::Q8 }
+}
+
 impl Product for Reference {
     fn id(&self) -> &str {
-        self.format.name()
+        &self.id
     }
 
     fn format(&self) -> Format {
@@ -23,7 +34,7 @@ impl Product for Reference {
     }
 
     fn activation(&self) -> ActivationKind {
-        if self.format.is_float() { ActivationKind::F32 } else { ActivationKind::Q8 }
+        activation(self.format)
     }
 
     fn exact(&self) -> bool {
@@ -64,7 +75,7 @@ fn the_reference_passes() {
     exam::soft_cap(&mut exam, gate::soft_cap);
     exam::add(&mut exam, gate::add);
     for format in Format::ALL {
-        exam::product(&mut exam, &Reference { format, writes_past: false });
+        exam::product(&mut exam, &Reference::new(format, false));
     }
     let report = exam.finish();
     assert!(report.passed() && report.cases() > 5000, "{report}");
@@ -73,7 +84,7 @@ fn the_reference_passes() {
 #[test]
 fn a_product_that_writes_past_its_tile_is_named() {
     let mut exam = Exam::new("reference", "");
-    exam::product(&mut exam, &Reference { format: Format::Q8_0, writes_past: true });
+    exam::product(&mut exam, &Reference::new(Format::Q8_0, true));
     let report = exam.finish();
     let failure = report.failures().iter().find(|f| f.property == "writes_only_its_output").expect("canaries are looked at");
     assert!(failure.fault.contains("tile of columns"), "{report}");
