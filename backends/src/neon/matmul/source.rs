@@ -47,9 +47,13 @@ pub(super) trait Packed: Source {
     }
 }
 
-/// A format: its quants and scales as functions of the unit, the block and the quad.
+/// A format: its quants and scales as functions of the unit, the block and the quad. A unit has the bytes of the file's blocks, unless it
+/// is of [`Units`].
 macro_rules! source {
     ($name:ident, $format:ident, $scales:ty, |$unit:ident, $b:ident, $quad:ident| $quants:expr, $make:expr) => {
+        source!($name, $format in ROWS * Format::$format.block_bytes(), $scales, |$unit, $b, $quad| $quants, $make);
+    };
+    ($name:ident, $format:ident in $bytes:expr, $scales:ty, |$unit:ident, $b:ident, $quad:ident| $quants:expr, $make:expr) => {
         pub(super) enum $name {}
 
         impl Packed for $name {
@@ -58,7 +62,7 @@ macro_rules! source {
 
         impl Source for $name {
             const BLOCKS: usize = Format::$format.block_len() / BLOCK;
-            const BYTES: usize = ROWS * Format::$format.block_bytes();
+            const BYTES: usize = $bytes;
             type Scales = $scales;
 
             #[inline]
@@ -135,62 +139,18 @@ source!(Q2K, Q2_K, GroupedMin, |unit, b, quad| two_bits(unit.add(b * TWO_BITS), 
     }
 });
 
-/// [`Units::Scaled`].
-pub(super) enum Scaled<const N: usize> {}
-
-impl<const N: usize> Packed for Scaled<N> {
-    const FORMAT: Format = if N == 1 { Format::IQ4_NL } else { Format::IQ4_XS };
-}
-
-impl<const N: usize> Source for Scaled<N> {
-    const BLOCKS: usize = N;
-    const BYTES: usize = Units::Scaled(N).bytes();
-    type Scales = Scale<0>;
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn quants(unit: *const u8, b: usize, quad: usize) -> Quants {
-        // SAFETY: the unit starts with 8 vectors a block.
-        unsafe { bytes(unit.add(b * EIGHT_BITS), quad) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn scales(unit: *const u8, b: usize, quad: usize) -> Scale<0> {
-        // SAFETY: the scales stand behind the quants.
-        Scale(unsafe { floats(unit.add(N * EIGHT_BITS + b * FLOATS), quad) })
-    }
-}
-
-/// [`Units::Grouped`].
-pub(super) enum DecodedGroups {}
-
-impl Packed for DecodedGroups {
-    const FORMAT: Format = Format::IQ2_XS;
-}
-
-impl Source for DecodedGroups {
-    const BLOCKS: usize = BLOCKS_OF_256;
-    const BYTES: usize = Units::Grouped.bytes();
-    type Scales = Grouped<0>;
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn quants(unit: *const u8, b: usize, quad: usize) -> Quants {
-        // SAFETY: the unit starts with 8 vectors a block.
-        unsafe { bytes(unit.add(b * EIGHT_BITS), quad) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn scales(unit: *const u8, b: usize, quad: usize) -> Grouped<0> {
-        // SAFETY: whole scales stand behind the quants, then the scales of scales.
-        unsafe {
-            let groups = unit.add(BLOCKS_OF_256 * EIGHT_BITS);
-            Grouped { d: floats(groups.add(16 * ROWS), quad), groups: [signed(groups, quad, 2 * b), signed(groups, quad, 2 * b + 1)] }
-        }
-    }
-}
+source!(Scaled1, IQ4_NL in Units::Scaled(1).bytes(), Scale<0>, |unit, _b, quad| bytes(unit, quad), Scale(floats(unit.add(EIGHT_BITS), quad)));
+source!(
+    Scaled8,
+    IQ4_XS in Units::Scaled(8).bytes(),
+    Scale<0>,
+    |unit, b, quad| bytes(unit.add(b * EIGHT_BITS), quad),
+    Scale(floats(unit.add(8 * EIGHT_BITS + b * FLOATS), quad))
+);
+source!(DecodedGroups, IQ2_XS in Units::Grouped.bytes(), Grouped<0>, |unit, b, quad| bytes(unit.add(b * EIGHT_BITS), quad), {
+    let groups = unit.add(BLOCKS_OF_256 * EIGHT_BITS);
+    Grouped { d: floats(groups.add(16 * ROWS), quad), groups: [signed(groups, quad, 2 * b), signed(groups, quad, 2 * b + 1)] }
+});
 
 /// The f32 of 4 rows.
 #[inline]
