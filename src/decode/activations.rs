@@ -212,8 +212,11 @@ fn quantize_rest(table: &KernelTable, x: &[f32], q: &[i8], scale: &[f32], out: &
     let mut rest = [0.0; BLOCKS * Q8_BLOCK];
     for (piece, (x, q)) in x.chunks(rest.len()).zip(q.chunks(rest.len())).enumerate() {
         let (first, rest) = (piece * BLOCKS, &mut rest[..x.len()]);
-        for (i, rest) in rest.iter_mut().enumerate() {
-            *rest = x[i] - scale[first + i / Q8_BLOCK] * f32::from(q[i]);
+        let blocks_of = (rest.as_chunks_mut::<Q8_BLOCK>().0, x.as_chunks::<Q8_BLOCK>().0, q.as_chunks::<Q8_BLOCK>().0);
+        for (((rest, x), q), scale) in blocks_of.0.iter_mut().zip(blocks_of.1).zip(blocks_of.2).zip(&scale[first..]) {
+            for i in 0..Q8_BLOCK {
+                rest[i] = x[i] - scale * f32::from(q[i]);
+            }
         }
         table.quantize.get()(rest, &mut blocks(out, first, rest.len() / Q8_BLOCK));
     }

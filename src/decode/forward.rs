@@ -69,7 +69,7 @@ impl State {
         let cache = KvCache::new(config, kind, capacity)?;
         let chunk = chunk.min(capacity);
         let n_threads = model.team().n_threads();
-        let arena = Arena::for_plan(|arena| _ = Buffers::new(arena, config, chunk, n_threads, capacity));
+        let arena = Arena::for_plan(|arena| _ = Buffers::new(arena, config, chunk, n_threads, capacity))?;
         let frequencies = config.ropes().map(|rope| Frequencies { of: rope.frequencies(capacity), magnitude: rope.magnitude }).collect();
         Ok(State { cache, arena, logits: vec![0.0; config.n_vocab], frequencies, chunk })
     }

@@ -1,9 +1,11 @@
 //! The step arena: every buffer of a forward pass, reset at the start of each.
 #![allow(unsafe_code, reason = "cuts one buffer into slices that do not overlap")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::NonNull;
+
+use super::memory::{Block, HUGE_PAGE, Pages, zeroed};
+use crate::Result;
 
 /// Alignment of every slice: a cache line, and the widest vector.
 const ALIGN: usize = 64;
@@ -30,6 +32,7 @@ pub struct Arena {
     start: NonNull<u8>,
     bytes: usize,
     used: Cell<usize>,
+    _block: Option<Block>, // what `start` points into; none if the arena only measures
 }
 
 // SAFETY: the buffer is owned; `Cell` forbids sharing, not moving.
@@ -37,18 +40,18 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     /// An arena that holds whatever `plan` takes from it. `plan` is run on an arena that only measures: its slices are empty.
-    pub fn for_plan<R>(plan: impl FnOnce(&Arena) -> R) -> Self {
-        let measuring = Arena { start: NonNull::dangling(), bytes: 0, used: Cell::new(0) };
+    ///
+    /// # Errors
+    /// If memory is short.
+    pub fn for_plan<R>(plan: impl FnOnce(&Arena) -> R) -> Result<Self> {
+        let measuring = Arena { start: NonNull::dangling(), bytes: 0, used: Cell::new(0), _block: None };
         plan(&measuring);
-        Self::with_capacity(measuring.used.get())
-    }
-
-    fn with_capacity(bytes: usize) -> Self {
-        let bytes = bytes.max(ALIGN);
-        let layout = Layout::from_size_align(bytes, ALIGN).expect("an arena far below the address space");
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap_or_else(|| handle_alloc_error(layout));
-        Arena { start, bytes, used: Cell::new(0) }
+        let bytes = measuring.used.get().max(ALIGN);
+        // Prefill writes all of it, in rows that lie far apart.
+        let pages = if bytes >= HUGE_PAGE { Pages::Huge } else { Pages::Small };
+        let mut block = zeroed(bytes, "buffers of a step", pages)?;
+        let start = NonNull::new(block.as_mut_ptr()).expect("a block has an address");
+        Ok(Arena { start, bytes, used: Cell::new(0), _block: Some(block) })
     }
 
     /// Size in bytes.
@@ -108,16 +111,6 @@ impl Arena {
     }
 }
 
-impl Drop for Arena {
-    fn drop(&mut self) {
-        if self.bytes > 0 {
-            let layout = Layout::from_size_align(self.bytes, ALIGN).expect("as it was made");
-            // SAFETY: allocated with this layout.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,7 +121,7 @@ mod tests {
             a.slice::<f32>(3);
             a.slice::<i8>(65);
         };
-        let mut arena = Arena::for_plan(plan);
+        let mut arena = Arena::for_plan(plan).unwrap();
         for _ in 0..2 {
             let step = arena.reset();
             let (a, b) = (step.slice::<f32>(3), step.slice::<i8>(65));
@@ -144,7 +137,8 @@ mod tests {
     fn more_than_planned_is_a_panic() {
         let arena = Arena::for_plan(|a| {
             a.slice::<f32>(3);
-        });
+        })
+        .unwrap();
         arena.slice::<f32>(40);
     }
 }

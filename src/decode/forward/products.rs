@@ -143,7 +143,7 @@ impl Step<'_> {
         (0..gate.m()).for_each(|i| activate(gate.row(i), up.row(i)));
     }
 
-    /// Gates and ups of `m` rows in tiles, the same for both.
+    /// Gates and ups of `m` rows in tiles, the same for both, that stay in the second-level cache until they are multiplied.
     pub(super) fn gate_tiles<'o>(
         &self,
         (gate, up): (&'o mut [f32], &'o mut [f32]),
@@ -151,8 +151,12 @@ impl Step<'_> {
         w: &FeedForward,
         grid: Grid,
     ) -> (Tiles<'o>, Tiles<'o>) {
+        /// Bytes of a tile and its partner.
+        const CACHED: usize = 256 << 10;
         let (name, slot) = self.gate();
         self.trace_rows(name, slot, w.gate.n);
+        let bytes = m.div_ceil(grid.down) * w.gate.n * 2 * size_of::<f32>();
+        let grid = Grid { across: grid.across.max(bytes / CACHED), ..grid };
         let unit = (BAND, w.gate.panel_rows().max(w.up.panel_rows()));
         (Tiles::new(gate, (m, w.gate.n), grid, unit), Tiles::new(up, (m, w.up.n), grid, unit))
     }

@@ -20,13 +20,16 @@ use crate::avx2::matmul::float;
 use crate::avx2::matmul::stored::Stored;
 use crate::backend::Refusal;
 use crate::matmul::{MatmulKernel, PackedLayout, Unpack, Weights};
+use crate::panels::order::tiles;
 use crate::panels::stream::ask_for_floats_ahead;
 use crate::panels::{self, ROWS};
 
 /// Most tokens of a tile of two panels: their sums fill the registers.
 const MAX_TOKENS: usize = 12;
-/// Columns of two panels that are widened at a time for more tokens: they stay in the first-level cache.
-const STAGED_COLUMNS: usize = 128;
+/// Panels that are widened at a time for more tokens: so often are the tokens read anew.
+const GROUP: usize = 8;
+/// Columns of them, at most: with these they stay in the second-level cache.
+const STRETCH: usize = 512;
 
 /// A float that weights are stored as, 16 at a time.
 pub(super) trait Wide: Stored {
@@ -161,10 +164,10 @@ unsafe fn stream<S: Wide, const N: usize, const P: usize>(panels: &[u8], x: &[f3
     }
 }
 
-/// Columns of two panels, widened. (2, columns, 16 rows)
-type Staged = [[MaybeUninit<__m512>; STAGED_COLUMNS]; 2];
+/// Columns of one panel, widened. (columns, 16 rows)
+type Staged = [MaybeUninit<__m512>; STRETCH];
 
-/// Many tokens: columns of two panels are widened, then multiplied with all of them.
+/// Many tokens: columns of a group of panels are widened, then multiplied with all of them.
 ///
 /// # Safety
 /// As for [`stream`], with as many rows of `x` as the tile has.
@@ -172,42 +175,33 @@ type Staged = [[MaybeUninit<__m512>; STAGED_COLUMNS]; 2];
 unsafe fn batch<S: Wide>(panels: &[u8], x: &[f32], k: usize, out: &mut TileMut<'_>) {
     let (m, cols) = (out.m(), out.cols());
     let panel_bytes = ROWS * k * S::BYTES;
-    let mut staged: Staged = [[MaybeUninit::uninit(); STAGED_COLUMNS]; 2];
-    for (i, row) in cols.clone().step_by(2 * ROWS).enumerate() {
-        let n_panels = (cols.end - row).div_ceil(ROWS).min(2);
-        let mut first = 0;
-        // Without any columns there is one empty stretch, which stores zeros.
-        while first < k || first == 0 {
-            let count = STAGED_COLUMNS.min(k - first);
+    let mut staged: [Staged; GROUP] = [[MaybeUninit::uninit(); STRETCH]; GROUP];
+    let n_stretches = k.div_ceil(STRETCH).max(1); // without any columns there is one, empty, which stores zeros
+    let stretch = k.div_ceil(n_stretches);
+    for (i, row) in cols.clone().step_by(GROUP * ROWS).enumerate() {
+        let n_panels = (cols.end - row).div_ceil(ROWS).min(GROUP);
+        for first in (0..n_stretches).map(|i| i * stretch) {
+            let count = stretch.min(k - first);
             for (p, staged) in staged[..n_panels].iter_mut().enumerate() {
-                let panel = panels[(2 * i + p) * panel_bytes..].as_ptr();
+                let panel = panels[(GROUP * i + p) * panel_bytes..].as_ptr();
                 for (j, staged) in staged[..count].iter_mut().enumerate() {
                     // SAFETY: the panel has column `first + j`.
                     staged.write(unsafe { S::widen(panel.add((first + j) * ROWS * S::BYTES)) });
                 }
             }
-            let mut t = 0;
-            while t < m {
-                let n = (m - t).div_ceil((m - t).div_ceil(MAX_TOKENS)); // tiles of like size
-                let part = Part { staged: &staged, count, x: x[t * k + first..].as_ptr(), k, t, first: first == 0, row };
-                // SAFETY: `count` columns are staged, and the tokens are the caller's.
-                unsafe {
-                    match (n_panels, n) {
-                        (1, _) => (0..n).for_each(|i| part.token(i).run::<1, 1>(out)),
-                        (_, 12) => part.run::<12, 2>(out),
-                        (_, 11) => part.run::<11, 2>(out),
-                        (_, 10) => part.run::<10, 2>(out),
-                        (_, 9) => part.run::<9, 2>(out),
-                        (_, 8) => part.run::<8, 2>(out),
-                        (_, 7) => part.run::<7, 2>(out),
-                        (_, 6) => part.run::<6, 2>(out),
-                        (_, 5) => part.run::<5, 2>(out),
-                        _ => (0..n).for_each(|i| part.token(i).run::<1, 2>(out)),
+            for (t, n) in tiles(m, MAX_TOKENS) {
+                for p in (0..n_panels).step_by(2) {
+                    let x = x[t * k + first..].as_ptr();
+                    let part = Part { staged: &staged[p..n_panels.min(p + 2)], count, x, k, t, first: first == 0, row: row + p * ROWS };
+                    // SAFETY: `count` columns of these panels are staged, and the tokens are the caller's.
+                    unsafe {
+                        match part.staged.len() {
+                            1 => part.run_tokens::<1>(n, out),
+                            _ => part.run_tokens::<2>(n, out),
+                        }
                     }
                 }
-                t += n;
             }
-            first += STAGED_COLUMNS;
         }
     }
 }
@@ -215,7 +209,7 @@ unsafe fn batch<S: Wide>(panels: &[u8], x: &[f32], k: usize, out: &mut TileMut<'
 /// Some staged columns and some tokens.
 #[derive(Clone, Copy)]
 struct Part<'a> {
-    staged: &'a Staged,
+    staged: &'a [Staged], // of one panel or two
     count: usize,
     x: *const f32, // first token and column
     k: usize,
@@ -225,6 +219,28 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Adds the columns to the results of `n` tokens for `P` panels.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn run_tokens<const P: usize>(&self, n: usize, out: &mut TileMut<'_>) {
+        // SAFETY: the caller's.
+        unsafe {
+            match n {
+                12 => self.run::<12, P>(out),
+                11 => self.run::<11, P>(out),
+                10 => self.run::<10, P>(out),
+                9 => self.run::<9, P>(out),
+                8 => self.run::<8, P>(out),
+                7 => self.run::<7, P>(out),
+                6 => self.run::<6, P>(out),
+                5 => self.run::<5, P>(out),
+                _ => (0..n).for_each(|i| self.token(i).run::<1, P>(out)),
+            }
+        }
+    }
+
     /// The same for token `i` alone.
     fn token(self, i: usize) -> Self {
         Part { x: self.x.wrapping_add(i * self.k), t: self.t + i, ..self }
@@ -246,7 +262,7 @@ impl Part<'_> {
                 }
             }
             let staged = self.staged.as_ptr().cast::<u8>();
-            acc = tile::<f32, N, P, false>(staged, STAGED_COLUMNS * ROWS * 4, self.x, self.k, self.count, acc);
+            acc = tile::<f32, N, P, false>(staged, size_of::<Staged>(), self.x, self.k, self.count, acc);
             for p in 0..P {
                 PanelOut::new(out, self.row + p * ROWS).store(self.t, &acc[p]);
             }

@@ -31,7 +31,7 @@ const STREAMED: usize = 32;
 /// Bytes of packed panels that stay in the second-level cache.
 const CACHED: usize = 256 << 10;
 /// Panels that are unpacked at a time for more tokens: they stay in the second-level cache.
-const GROUP: usize = 4;
+const GROUP: usize = 8;
 const _: () = assert!(STRETCH.is_multiple_of(MAX_UNIT));
 
 /// The kernel for one format.
