@@ -6,37 +6,54 @@
 use rml_backends::KernelTable;
 use rml_kernels_ref::activation::{ActivationData, ActivationKind, Activations, Q8, Q8_BLOCK, Q8RowMut};
 
-use crate::exec::{Arena, Chunks, Pass};
+use crate::exec::{Arena, Chunks, Pass, Split};
 
-/// What goes into a product: `m` rows of `k` numbers, and the norm that comes first, if one does.
+/// What goes into a product: `m` rows of numbers, and what is made of them first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input<'a> {
     pub(super) x: &'a [f32], // (m, k)
     pub(super) m: usize,
+    pub(super) wanted: Wanted<'a>,
+    pub(super) ready: bool, // the rows that all threads share are prepared
+}
+
+/// What kernels want to be made of rows of `k` numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted<'a> {
     pub(super) k: usize,
     pub(super) norm: Option<(&'a [f32], f32)>, // weight (k) and epsilon
     pub(super) kinds: Kinds,
     pub(super) fine: bool, // quantized rows have a second one
 }
 
-impl Input<'_> {
+impl Wanted<'_> {
     /// As it is, but fine where it is quantized.
     pub(super) fn fine(self) -> Self {
-        Input { fine: self.kinds.q8, ..self }
+        Wanted { fine: self.kinds.q8, ..self }
     }
 }
 
 /// Which kinds of activations the kernels of a phase want.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
+    pub(super) f32: bool,
     pub(super) q8: bool,
 }
 
 impl Kinds {
     /// Adds a kind.
     pub(super) fn and(self, kind: ActivationKind) -> Self {
-        Kinds { q8: self.q8 || kind == ActivationKind::Q8 }
+        Kinds { f32: self.f32 || kind == ActivationKind::F32, q8: self.q8 || kind == ActivationKind::Q8 }
     }
+}
+
+/// Rows that one task prepares.
+pub(super) const ROWS: usize = 8;
+
+/// Numbers of whole rows of `k` that are prepared together: they stay in the first-level cache from one step to the next.
+pub(super) fn strip(k: usize) -> usize {
+    const NUMBERS: usize = 2048;
+    (NUMBERS / k.max(1)).clamp(1, ROWS) * k.max(1)
 }
 
 /// Room for the prepared rows of one input.
@@ -66,51 +83,37 @@ impl<'a> Prepared<'a> {
             return;
         }
         self.phase = phase;
-        let (m, k) = (input.m, input.k);
+        let (m, k) = (input.m, input.wanted.k);
         let (mut first, mut second) = halves(&mut self.rows, m, k);
-        for i in 0..m {
-            let mut out = row(&mut first, i, k);
-            let x = prepare_row(table, input, i, &mut self.normed[i * k..][..k], &mut out);
-            if input.fine {
-                quantize_rest(table, x, out.q, out.scale, &mut row(&mut second, i, k));
-            }
-        }
+        let strips = input.x[..m * k].chunks(strip(k));
+        prepare_rows(table, &input.wanted, strips, &mut self.normed[..m * k], &mut first, &mut second);
     }
 
-    /// Prepares the rows on all threads, some rows a task.
-    pub(super) fn fill_shared(&mut self, pass: &mut Pass<'_>, table: &KernelTable, input: &Input<'_>) {
-        const ROWS: usize = 8;
-        let (m, k) = (input.m, input.k);
-        let normed = Chunks::new(&mut self.normed[..m * k], ROWS * k.max(1));
-        if !input.kinds.q8 {
-            if input.norm.is_some() {
-                pass.each(normed, |_, task, normed| {
-                    for (j, row) in normed.chunks_exact_mut(k).enumerate() {
-                        normalize(table, input, task * ROWS + j, row);
-                    }
-                });
-            }
-            return;
-        }
+    /// Prepares `m` rows on all threads, [`ROWS`] a task, which `load` finds by its number and its part of `rows`; they come in
+    /// [strips](strip).
+    pub(super) fn fill_shared<'r, R: Split, L: Iterator<Item = &'r [f32]>>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        table: &KernelTable,
+        (m, wanted): (usize, &Wanted<'_>),
+        rows: R,
+        load: impl Fn(usize, R::Part) -> L + Sync,
+    ) {
+        let k = wanted.k;
         let (mut first, mut second) = halves(&mut self.rows, m, k);
-        pass.each((normed, tasks(&mut first, ROWS, k), tasks(&mut second, ROWS, k)), |_, task, (normed, first, second)| {
-            let (mut first, mut second) = (whole(first), whole(second));
-            for (j, normed) in normed.chunks_exact_mut(k).enumerate() {
-                let mut out = row(&mut first, j, k);
-                let x = prepare_row(table, input, task * ROWS + j, normed, &mut out);
-                if input.fine {
-                    quantize_rest(table, x, out.q, out.scale, &mut row(&mut second, j, k));
-                }
-            }
+        let normed = Chunks::new(&mut self.normed[..m * k], ROWS * k.max(1));
+        let parts = (rows, normed, (tasks(&mut first, ROWS, k), tasks(&mut second, ROWS, k)));
+        pass.each(parts, |_, task, (rows, normed, (first, second))| {
+            prepare_rows(table, wanted, load(task, rows), normed, &mut whole(first), &mut whole(second));
         });
     }
 
     /// The prepared rows, as a kernel takes them. (m, k)
     pub(super) fn view<'s>(&'s self, input: &Input<'s>, kind: ActivationKind) -> Activations<'s> {
         match kind {
-            ActivationKind::F32 if input.norm.is_some() => self.floats(input, &self.normed[..input.m * input.k]),
+            ActivationKind::F32 if input.wanted.norm.is_some() => self.floats(input, &self.normed[..input.m * input.wanted.k]),
             ActivationKind::F32 => self.floats(input, input.x),
-            ActivationKind::Q8 => self.quantized(input.m, input.k),
+            ActivationKind::Q8 => self.quantized(input.m, input.wanted.k),
         }
     }
 
@@ -118,12 +121,13 @@ impl<'a> Prepared<'a> {
     pub(super) fn fine_view<'s>(&'s self, input: &Input<'s>, kind: ActivationKind) -> Activations<'s> {
         match kind {
             ActivationKind::F32 => self.view(input, kind),
-            ActivationKind::Q8 => self.quantized(2 * input.m, input.k),
+            ActivationKind::Q8 => self.quantized(2 * input.m, input.wanted.k),
         }
     }
 
     fn floats<'s>(&self, input: &Input<'s>, x: &'s [f32]) -> Activations<'s> {
-        Activations { m: input.m, k: input.k, data: ActivationData::F32(&x[..input.m * input.k]) }
+        let (m, k) = (input.m, input.wanted.k);
+        Activations { m, k, data: ActivationData::F32(&x[..m * k]) }
     }
 
     fn quantized(&self, m: usize, k: usize) -> Activations<'_> {
@@ -152,12 +156,6 @@ fn halves<'r>(rows: &'r mut Q8RowMut<'_>, m: usize, k: usize) -> (Q8RowMut<'r>, 
     (Q8RowMut { q, scale, scaled_sum, sum }, Q8RowMut { q: q2, scale: scale2, scaled_sum: scaled_sum2, sum: sum2 })
 }
 
-/// Row `i` of rows of `k` numbers.
-fn row<'r>(rows: &'r mut Q8RowMut<'_>, i: usize, k: usize) -> Q8RowMut<'r> {
-    let b = k / Q8_BLOCK;
-    blocks(rows, i * b, b)
-}
-
 /// `n` blocks from block `first` on.
 fn blocks<'r>(rows: &'r mut Q8RowMut<'_>, first: usize, n: usize) -> Q8RowMut<'r> {
     Q8RowMut {
@@ -183,25 +181,36 @@ fn whole<'r>(((q, sum), (scale, scaled_sum)): Parts<&'r mut [i8], &'r mut [i16],
     Q8RowMut { q, scale, scaled_sum, sum }
 }
 
-/// Row `i` of the input after its norm.
-fn normalize<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r mut [f32]) -> &'r [f32] {
-    let x = &input.x[i * input.k..][..input.k];
-    match input.norm {
-        None => x,
-        Some((weight, eps)) => {
-            table.rms_norm.get()(x, weight, eps, normed);
-            normed
+/// Normalizes and quantizes rows, as far as that is wanted. `normed` has as many; they are kept if a kernel wants them.
+fn prepare_rows<'r>(
+    table: &KernelTable,
+    wanted: &Wanted<'_>,
+    strips: impl Iterator<Item = &'r [f32]>,
+    normed: &mut [f32],
+    first: &mut Q8RowMut<'_>,
+    second: &mut Q8RowMut<'_>,
+) {
+    let Wanted { k, norm, kinds, fine } = *wanted;
+    let mut at = 0;
+    for mut x in strips {
+        let len = x.len();
+        if let Some((weight, eps)) = norm {
+            let normed = &mut normed[if kinds.f32 { at } else { 0 }..][..len];
+            for (x, normed) in x.chunks_exact(k).zip(normed.chunks_exact_mut(k)) {
+                table.rms_norm.get()(x, weight, eps, normed);
+            }
+            x = normed;
         }
+        if kinds.q8 {
+            let (b, n) = (at / Q8_BLOCK, len / Q8_BLOCK);
+            let mut out = blocks(first, b, n);
+            table.quantize.get()(x, &mut out);
+            if fine {
+                quantize_rest(table, x, out.q, out.scale, &mut blocks(second, b, n));
+            }
+        }
+        at += len;
     }
-}
-
-/// Row `i` of the input after its norm, and quantized if a kernel wants that.
-fn prepare_row<'r>(table: &KernelTable, input: &Input<'r>, i: usize, normed: &'r mut [f32], out: &mut Q8RowMut<'_>) -> &'r [f32] {
-    let x = normalize(table, input, i, normed);
-    if input.kinds.q8 {
-        table.quantize.get()(x, out);
-    }
-    x
 }
 
 /// Quantizes what quantizing `x` to `scale * q` has left.
@@ -246,7 +255,7 @@ mod tests {
         assert!(worst(1.0, 1) <= 1.0 / 254.0 / 254.0 * 1.01, "{}", worst(1.0, 1));
         assert_eq!(second.scaled_sum[0], second.scale[0] * f32::from(second.sum[0] + second.sum[1]));
         let whole: Vec<f32> = (0..32).map(|i| (127 - 8 * i) as f32).collect();
-        let (mut first, mut second) = (row(&mut first, 0, 32), row(&mut second, 0, 32));
+        let (mut first, mut second) = (blocks(&mut first, 0, 1), blocks(&mut second, 0, 1));
         table.quantize.get()(&whole, &mut first);
         quantize_rest(&table, &whole, first.q, first.scale, &mut second);
         assert_eq!((second.scale[0], second.sum[0]), (0.0, 0));

@@ -16,8 +16,8 @@ use super::kv::KvCache;
 use crate::exec::{Arena, Chain, Pass};
 use crate::model::{Config, Gate, HeadNorm, Model};
 use crate::{Error, Result};
-use buffers::Buffers;
-use products::{fine_tiles, in_tiles};
+use buffers::{ALONE, Buffers};
+use products::{Lacking, fine_tiles, gate_tiles, in_tiles};
 
 /// Tokens that go through the layers at once in prefill.
 pub const CHUNK: usize = 512;
@@ -184,13 +184,15 @@ impl Step<'_> {
         }
         let angles = Angles { cos, sin, half };
 
+        let mut lacking = None;
         for (layer, w) in self.model.weights().layers.iter().enumerate() {
             // norm, quantize, q k v
-            let input = self.input(x, d_model, w.attn_norm.as_deref(), &[&w.q, &w.k, &w.v]).fine();
+            let wanted = self.wanted(d_model, w.attn_norm.as_deref(), &[&w.q, &w.k, &w.v]).fine();
+            let input = self.prepare(pass, &mut shared, x, lacking, wanted);
             let strips = |w| self.strips(m, &[w], pass);
             let (k_tiles, v_tiles) = (fine_tiles(k, m, &w.k, strips(&w.k)), fine_tiles(v, m, &w.v, strips(&w.v)));
             let tiles = Chain([in_tiles(q, m, &w.q, strips(&w.q)), k_tiles, v_tiles]);
-            self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
+            self.product(pass, &input, &shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
                 0 => s.multiply(&w.q, prepared, &input, &mut tile),
                 _ => s.multiply_fine([&w.k, &w.v][member - 1], prepared, &input, &mut tile),
             });
@@ -210,28 +212,35 @@ impl Step<'_> {
             let attention = Layer { table, config, layer, m, first: self.first, head_norms, angles, sinks };
             attention.run(pass, cache, (q, k, v), attend, &mut partials, attn);
 
-            // output, residual
-            let input = self.input(attn, n_heads * d_head, None, &[&w.output]);
-            self.residual(pass, &input, &w.output, w.post_attention_norm.as_deref(), &mut shared, own, (out, x, spare));
+            // output
+            let input = self.prepare_whole(pass, &mut shared, attn, self.wanted(n_heads * d_head, None, &[&w.output]));
+            lacking = self.residual(pass, &input, &w.output, w.post_attention_norm.as_deref(), &shared, own, (&mut *out, x, spare));
 
             if let Some(router) = &w.router {
-                self.experts(pass, router, w, &mut shared, own, (gate, up, out, x), &mut routed);
+                self.finish(pass, x, lacking);
+                self.experts(pass, (router, w), &mut shared, own, (gate, up, out, x), &mut routed);
+                lacking = None;
                 continue;
             }
-            // norm, quantize, gate and up, activation
+            // residual, norm, quantize, gate and up
             let f = &w.ffn[0];
             let (gate, up) = (&mut gate[..m * d_ff], &mut up[..m * d_ff]);
-            let input = self.input(x, d_model, w.ffn_norm.as_deref(), &[&f.gate, &f.up]);
-            let tiles = self.gate_tiles((gate, up), m, f, self.grid(m, &[&f.gate, &f.up], pass));
-            self.product(pass, &input, &mut shared, own, tiles, |s, prepared, (mut gate, mut up)| {
+            let input = self.prepare(pass, &mut shared, x, lacking, self.wanted(d_model, w.ffn_norm.as_deref(), &[&f.gate, &f.up]));
+            self.trace_rows(self.gate().0, self.gate().1, d_ff);
+            let tiles = gate_tiles((&mut *gate, &mut *up), m, f, self.grid(m, &[&f.gate, &f.up], pass));
+            let at_once = m <= ALONE;
+            self.product(pass, &input, &shared, own, tiles, |s, prepared, (mut gate, mut up)| {
                 s.multiply(&f.gate, prepared, &input, &mut gate);
                 s.multiply(&f.up, prepared, &input, &mut up);
-                s.activate(&mut gate, &mut up);
+                if at_once {
+                    s.activate(&mut gate, &mut up);
+                }
             });
 
-            // down, residual
-            let input = self.input(gate, d_ff, None, &[&f.down]);
-            self.residual(pass, &input, &f.down, w.post_ffn_norm.as_deref(), &mut shared, own, (out, x, spare));
+            // activation, quantize, down
+            let activation = (!at_once).then(|| Lacking::activation(up));
+            let input = self.prepare(pass, &mut shared, gate, activation, self.wanted(d_ff, None, &[&f.down]));
+            lacking = self.residual(pass, &input, &f.down, w.post_ffn_norm.as_deref(), &shared, own, (&mut *out, x, spare));
         }
 
         // The head sees only the rows that are asked for.
@@ -240,9 +249,10 @@ impl Step<'_> {
         self.m = n_rows;
         let w = self.model.weights();
         let head = &w.head;
-        let input = self.input(&x[skipped * d_model..], d_model, Some(&w.output_norm), &[head]);
+        let lacking = lacking.map(|lacking| lacking.without(skipped * d_model));
+        let input = self.prepare(pass, &mut shared, &mut x[skipped * d_model..], lacking, self.wanted(d_model, Some(&w.output_norm), &[head]));
         let tiles = in_tiles(logits, n_rows, head, self.grid(n_rows, &[head], pass));
-        self.product(pass, &input, &mut shared, own, tiles, |s, prepared, mut tile| {
+        self.product(pass, &input, &shared, own, tiles, |s, prepared, mut tile| {
             s.multiply(head, prepared, &input, &mut tile);
             for i in 0..tile.m() {
                 if s.config.logit_divisor != 1.0 {

@@ -6,6 +6,7 @@
 
 mod attention;
 mod exp;
+mod gate;
 mod matmul;
 mod quantize;
 mod sampling;
@@ -39,6 +40,7 @@ impl Backend for Avx512 {
         assert_eq!(cpu.require(&FEATURES), Ok(()), "installed without its features");
         Avx2.install(cpu, table);
         table.quantize.put(NAME, quantize::quantize);
+        table.silu_mul.put(NAME, gate::silu_mul);
         table.attend.put(NAME, attention::attend);
         for kernel in matmul::FLOAT {
             table.put_matmul(NAME, *kernel);

@@ -9,7 +9,7 @@ use rml_kernels_ref::gate::scale;
 
 use super::super::activations::{Input, Prepared};
 use super::Step;
-use super::products::in_tiles;
+use super::products::{gate_tiles, in_tiles};
 use crate::exec::{Arena, Chunks, Pass};
 use crate::model::load::LayerWeights;
 use crate::model::weights::Matrix;
@@ -79,8 +79,7 @@ impl Step<'_> {
     pub(super) fn experts(
         &mut self,
         pass: &mut Pass<'_>,
-        router: &Matrix,
-        w: &LayerWeights,
+        (router, w): (&Matrix, &LayerWeights),
         shared: &mut Prepared<'_>,
         own: &mut [Prepared<'_>],
         (gate, up, out, x): (&mut [f32], &mut [f32], &mut [f32], &mut [f32]),
@@ -92,7 +91,7 @@ impl Step<'_> {
         let (n_pairs, norm) = (m * experts.used, w.ffn_norm.as_deref());
 
         // norm, quantize, router
-        let input = self.input(x, d_model, norm, &[router]);
+        let input = self.prepare_whole(pass, shared, x, self.wanted(d_model, norm, &[router]));
         let tiles = in_tiles(&mut routed.scores[..m * experts.count], m, router, self.grid(m, &[router], pass));
         self.product(pass, &input, shared, own, tiles, |s, prepared, mut tile| s.multiply(router, prepared, &input, &mut tile));
         routed.choose(m, experts, self.table.softmax.get());
@@ -108,9 +107,10 @@ impl Step<'_> {
         let routed = &*routed;
         let first = &w.ffn[0];
         let rows = if alone { &*x } else { &routed.x[..n_pairs * d_model] };
-        let input = self.input(rows, d_model, norm, &[&first.gate, &first.up]);
+        let input = self.prepare_whole(pass, shared, rows, self.wanted(d_model, norm, &[&first.gate, &first.up]));
         let (gate, up) = (&mut gate[..n_pairs * d_ff], &mut up[..n_pairs * d_ff]);
-        let tiles = self.gate_tiles((gate, up), n_pairs, first, self.strips(n_pairs, &[&first.gate, &first.up], pass));
+        self.trace_rows(self.gate().0, self.gate().1, d_ff);
+        let tiles = gate_tiles((&mut *gate, up), n_pairs, first, self.strips(n_pairs, &[&first.gate, &first.up], pass));
         self.product(pass, &input, shared, own, tiles, |s, prepared, (mut gate, mut up)| {
             for (e, f) in w.ffn.iter().enumerate() {
                 let pairs = routed.of(e);
@@ -122,7 +122,7 @@ impl Step<'_> {
         });
 
         // down, sum, residual
-        let input = self.input(gate, d_ff, None, &[&first.down]);
+        let input = self.prepare_whole(pass, shared, gate, self.wanted(d_ff, None, &[&first.down]));
         let grid = self.strips(n_pairs, &[&first.down], pass);
         let tiles = (in_tiles(out, n_pairs, &first.down, grid), in_tiles(x, m, &first.down, grid));
         self.product(pass, &input, shared, own, tiles, |s, prepared, (mut out, mut x)| {

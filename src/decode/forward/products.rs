@@ -4,47 +4,68 @@ use rml_backends::TileMut;
 use rml_kernels_ref::activation::Activations;
 use rml_kernels_ref::gate::scale;
 
-use super::super::activations::{Input, Kinds, Prepared, fine_rows};
+use super::super::activations::{Input, Kinds, Prepared, ROWS, Wanted, fine_rows, strip};
 use super::Step;
 use super::buffers::ALONE;
-use crate::exec::{Chunks, Grid, Pass, Tiles};
+use crate::exec::{Chunks, Grid, Nothing, Pass, Split, Tiles};
 use crate::model::load::FeedForward;
 use crate::model::weights::Matrix;
 
+/// What rows lack: it is done row by row with what is made of them, so that it needs no pass over memory of its own.
+#[derive(Debug)]
+pub(super) struct Lacking<'a> {
+    what: Lack,
+    other: &'a mut [f32], // (m, k)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Lack {
+    /// The other rows are to be added.
+    Sum,
+    /// The rows are gates, the others their ups.
+    Activation,
+}
+
+impl<'a> Lacking<'a> {
+    /// Of gates: their activation with `ups`.
+    pub(super) fn activation(ups: &'a mut [f32]) -> Self {
+        Lacking { what: Lack::Activation, other: ups }
+    }
+
+    /// The same for what comes behind the first `n` numbers.
+    pub(super) fn without(self, n: usize) -> Self {
+        Lacking { other: &mut self.other[n..], ..self }
+    }
+}
+
 impl Step<'_> {
-    /// `x += w * input`, normalized in between where there are weights for that. `out` and `spare` are as large as `x`.
+    /// `w * input` for the residual stream `x`, to which it has yet to be added, unless it is normalized first. `spare` is as
+    /// large as `x`.
     #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
-    pub(super) fn residual(
+    pub(super) fn residual<'o>(
         &mut self,
         pass: &mut Pass<'_>,
         input: &Input<'_>,
         w: &Matrix,
         norm: Option<&[f32]>,
-        shared: &mut Prepared<'_>,
+        shared: &Prepared<'_>,
         own: &mut [Prepared<'_>],
-        (out, x, spare): (&mut [f32], &mut [f32], &mut [f32]),
-    ) {
+        (out, x, spare): (&'o mut [f32], &mut [f32], &mut [f32]),
+    ) -> Option<Lacking<'o>> {
         let (m, n) = (self.m, w.n);
         let out = &mut out[..m * n];
         self.trace_rows("add", &self.table.add, n);
-        let grid = self.grid(m, &[w], pass);
-        let tiles = (in_tiles(out, m, w, grid), in_tiles(x, m, w, grid));
-        self.product(pass, input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
-            s.multiply(w, prepared, input, &mut out);
-            if norm.is_none() {
-                (0..out.m()).for_each(|i| s.add(x.row(i), out.row(i)));
-            }
+        let tiles = in_tiles(out, m, w, self.grid(m, &[w], pass));
+        self.product(pass, input, shared, own, tiles, |s, prepared, mut out| s.multiply(w, prepared, input, &mut out));
+        let Some(weight) = norm else { return Some(Lacking { what: Lack::Sum, other: out }) };
+        self.trace_rows("rms_norm", &self.table.rms_norm, n);
+        let this = &*self;
+        let rows = (Chunks::new(out, n), Chunks::new(&mut spare[..m * n], n), Chunks::new(x, n));
+        pass.each(rows, |_, _, (out, normed, x)| {
+            this.table.rms_norm.get()(out, weight, this.config.rms_eps, normed);
+            this.add(x, normed);
         });
-        // A norm needs whole rows, so it comes when all tiles are there.
-        if let Some(weight) = norm {
-            self.trace_rows("rms_norm", &self.table.rms_norm, n);
-            let this = &*self;
-            let rows = (Chunks::new(out, n), Chunks::new(&mut spare[..m * n], n), Chunks::new(x, n));
-            pass.each(rows, |_, _, (out, normed, x)| {
-                this.table.rms_norm.get()(out, weight, this.config.rms_eps, normed);
-                this.add(x, normed);
-            });
-        }
+        None
     }
 
     /// Adds to the residual stream. `out` is left in disorder.
@@ -75,35 +96,94 @@ impl Step<'_> {
         });
     }
 
-    /// Rows of `k` numbers for these matrices, normalized first where there are weights for that.
-    pub(super) fn input<'i>(&self, x: &'i [f32], k: usize, norm: Option<&'i [f32]>, matrices: &[&Matrix]) -> Input<'i> {
+    /// What these matrices want of rows of `k` numbers, which are normalized first where there are weights for that.
+    pub(super) fn wanted<'w>(&self, k: usize, norm: Option<&'w [f32]>, matrices: &[&Matrix]) -> Wanted<'w> {
         let kinds = matrices.iter().fold(Kinds::default(), |kinds, w| kinds.and(w.kernel.activation()));
-        Input { x, m: x.len() / k, k, norm: norm.map(|weight| (weight, self.config.rms_eps)), kinds, fine: false }
+        Wanted { k, norm: norm.map(|weight| (weight, self.config.rms_eps)), kinds, fine: false }
     }
 
-    /// Prepares the input and runs `body` for every part of `parts`.
-    pub(super) fn product<S: crate::exec::Split>(
+    /// Gives the rows `x` what they lack, and makes of them what is wanted.
+    pub(super) fn prepare<'x>(
+        &mut self,
+        pass: &mut Pass<'_>,
+        shared: &mut Prepared<'_>,
+        x: &'x mut [f32],
+        lacking: Option<Lacking<'_>>,
+        wanted: Wanted<'x>,
+    ) -> Input<'x> {
+        let m = x.len() / wanted.k;
+        let Some(Lacking { what, other }) = lacking else { return self.prepare_whole(pass, shared, x, wanted) };
+        if m <= ALONE {
+            self.complete(what, x, other);
+            return self.prepare_whole(pass, shared, x, wanted);
+        }
+        self.trace_input(&wanted);
+        let (this, len, strip) = (&*self, ROWS * wanted.k, strip(wanted.k));
+        shared.fill_shared(pass, this.table, (m, &wanted), (Chunks::new(&mut *x, len), Chunks::new(other, len)), |_, (x, other)| {
+            x.chunks_mut(strip).zip(other.chunks_mut(strip)).map(|(x, other)| {
+                this.complete(what, x, other);
+                &*x
+            })
+        });
+        Input { ready: true, ..self.input(x, wanted) }
+    }
+
+    /// Gives the rows `x` what they lack.
+    pub(super) fn finish(&self, pass: &mut Pass<'_>, x: &mut [f32], lacking: Option<Lacking<'_>>) {
+        /// Numbers a task.
+        const PIECE: usize = 4096;
+        if let Some(Lacking { what, other }) = lacking {
+            pass.each((Chunks::new(x, PIECE), Chunks::new(other, PIECE)), |_, _, (x, other)| self.complete(what, x, other));
+        }
+    }
+
+    fn complete(&self, what: Lack, x: &mut [f32], other: &mut [f32]) {
+        match what {
+            Lack::Sum => self.add(x, other),
+            Lack::Activation => self.gate().1.get()(x, other),
+        }
+    }
+
+    /// Makes of rows that lack nothing what is wanted.
+    pub(super) fn prepare_whole<'x>(&self, pass: &mut Pass<'_>, shared: &mut Prepared<'_>, x: &'x [f32], wanted: Wanted<'x>) -> Input<'x> {
+        let input = self.input(x, wanted);
+        if input.m <= ALONE {
+            return input;
+        }
+        self.trace_input(&wanted);
+        if wanted.norm.is_some() || wanted.kinds.q8 {
+            let len = ROWS * wanted.k;
+            let rows = |task, ()| x[task * len..x.len().min((task + 1) * len)].chunks(strip(wanted.k));
+            shared.fill_shared(pass, self.table, (input.m, &wanted), Nothing(input.m.div_ceil(ROWS)), rows);
+        }
+        Input { ready: true, ..input }
+    }
+
+    fn input<'x>(&self, x: &'x [f32], wanted: Wanted<'x>) -> Input<'x> {
+        Input { x, m: x.len() / wanted.k, wanted, ready: false }
+    }
+
+    /// Runs `body` for every part of `parts`. Input that is not ready is prepared by each thread for itself.
+    pub(super) fn product<S: Split>(
         &mut self,
         pass: &mut Pass<'_>,
         input: &Input<'_>,
-        shared: &mut Prepared<'_>,
+        shared: &Prepared<'_>,
         own: &mut [Prepared<'_>],
         parts: S,
         body: impl Fn(&Self, &Prepared<'_>, S::Part) + Sync,
     ) {
         self.phase += 1;
-        self.trace_input(input);
         let (phase, this) = (self.phase, &*self);
-        if input.m <= ALONE {
-            pass.each_with(own, parts, |own, _, part| {
-                own.fill_once(phase, this.table, input);
-                body(this, own, part);
-            });
-        } else {
-            shared.fill_shared(pass, this.table, input);
-            let shared = &*shared;
+        if input.ready {
             pass.each(parts, |_, _, part| body(this, shared, part));
+            return;
         }
+        self.trace_input(&input.wanted);
+        pass.each_with(own, parts, |own, _, part| {
+            own.fill_once(phase, this.table, input);
+            body(this, own, part);
+        });
     }
 
     /// A tile of the product, and the bias where the matrix has one.
@@ -143,24 +223,6 @@ impl Step<'_> {
         (0..gate.m()).for_each(|i| activate(gate.row(i), up.row(i)));
     }
 
-    /// Gates and ups of `m` rows in tiles, the same for both, that stay in the second-level cache until they are multiplied.
-    pub(super) fn gate_tiles<'o>(
-        &self,
-        (gate, up): (&'o mut [f32], &'o mut [f32]),
-        m: usize,
-        w: &FeedForward,
-        grid: Grid,
-    ) -> (Tiles<'o>, Tiles<'o>) {
-        /// Bytes of a tile and its partner.
-        const CACHED: usize = 256 << 10;
-        let (name, slot) = self.gate();
-        self.trace_rows(name, slot, w.gate.n);
-        let bytes = m.div_ceil(grid.down) * w.gate.n * 2 * size_of::<f32>();
-        let grid = Grid { across: grid.across.max(bytes / CACHED), ..grid };
-        let unit = (BAND, w.gate.panel_rows().max(w.up.panel_rows()));
-        (Tiles::new(gate, (m, w.gate.n), grid, unit), Tiles::new(up, (m, w.up.n), grid, unit))
-    }
-
     /// How the products of `m` rows with these matrices, which one phase multiplies, are shared out: a few tasks a thread, none
     /// too small to be worth a claim. Many rows are split into bands, one for each thread, which meets its rows again in the
     /// phases that follow.
@@ -198,4 +260,10 @@ pub(super) fn in_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid)
 /// The output of [`Step::multiply_fine`] in tiles of all rows, one a task.
 pub(super) fn fine_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> Tiles<'o> {
     in_tiles(out, fine_rows(m, w.kernel.activation()), w, grid)
+}
+
+/// Gates and ups of `m` rows in tiles, the same for both.
+pub(super) fn gate_tiles<'o>((gate, up): (&'o mut [f32], &'o mut [f32]), m: usize, w: &FeedForward, grid: Grid) -> (Tiles<'o>, Tiles<'o>) {
+    let unit = (BAND, w.gate.panel_rows().max(w.up.panel_rows()));
+    (Tiles::new(gate, (m, w.gate.n), grid, unit), Tiles::new(up, (m, w.up.n), grid, unit))
 }

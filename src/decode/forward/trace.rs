@@ -2,7 +2,7 @@
 
 use rml_backends::table::Slot;
 
-use super::super::activations::Input;
+use super::super::activations::Wanted;
 use super::Step;
 use crate::model::weights::Matrix;
 use crate::model::{HeadNorm, RopeStyle};
@@ -16,12 +16,12 @@ impl Step<'_> {
     }
 
     /// What comes before a product.
-    pub(super) fn trace_input(&self, input: &Input<'_>) {
-        if input.norm.is_some() {
-            self.trace_rows("rms_norm", &self.table.rms_norm, input.k);
+    pub(super) fn trace_input(&self, wanted: &Wanted<'_>) {
+        if wanted.norm.is_some() {
+            self.trace_rows("rms_norm", &self.table.rms_norm, wanted.k);
         }
-        if input.kinds.q8 {
-            self.trace_rows("quantize", &self.table.quantize, input.k);
+        if wanted.kinds.q8 {
+            self.trace_rows("quantize", &self.table.quantize, wanted.k);
         }
     }
 
