@@ -138,14 +138,6 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Rows a kernel gives for `m` tokens of a fine input: two a token where it takes them quantized.
-pub(super) fn fine_rows(m: usize, kind: ActivationKind) -> usize {
-    match kind {
-        ActivationKind::F32 => m,
-        ActivationKind::Q8 => 2 * m,
-    }
-}
-
 /// The first `m` rows of `k` numbers, and the `m` after them.
 fn halves<'r>(rows: &'r mut Q8RowMut<'_>, m: usize, k: usize) -> (Q8RowMut<'r>, Q8RowMut<'r>) {
     let b = k / Q8_BLOCK;

@@ -17,7 +17,7 @@ use crate::exec::{Arena, Chain, Pass};
 use crate::model::{Config, Gate, HeadNorm, Model};
 use crate::{Error, Result};
 use buffers::{ALONE, Buffers};
-use products::{Lacking, fine_tiles, gate_tiles, in_tiles};
+use products::{Lacking, fine_tiles, gate_tiles, in_tiles, plain_tiles};
 
 /// Tokens that go through the layers at once in prefill.
 pub const CHUNK: usize = 512;
@@ -189,11 +189,11 @@ impl Step<'_> {
             // norm, quantize, q k v
             let wanted = self.wanted(d_model, w.attn_norm.as_deref(), &[&w.q, &w.k, &w.v]).fine();
             let input = self.prepare(pass, &mut shared, x, lacking, wanted);
-            let strips = |w| self.strips(m, &[w], pass);
-            let (k_tiles, v_tiles) = (fine_tiles(k, m, &w.k, strips(&w.k)), fine_tiles(v, m, &w.v, strips(&w.v)));
-            let tiles = Chain([in_tiles(q, m, &w.q, strips(&w.q)), k_tiles, v_tiles]);
-            self.product(pass, &input, &shared, own, tiles, |s, prepared, (member, _, mut tile)| match member {
-                0 => s.multiply(&w.q, prepared, &input, &mut tile),
+            let grid = |w| self.grid(m, &[w], pass);
+            let (k_tiles, v_tiles) = (fine_tiles(k, m, &w.k, grid(&w.k)), fine_tiles(v, m, &w.v, grid(&w.v)));
+            let tiles = Chain::new([plain_tiles(q, m, &w.q, grid(&w.q)), k_tiles, v_tiles], grid(&w.q).down);
+            self.product(pass, &input, &shared, own, tiles, |s, prepared, (member, mut tile)| match member {
+                0 => s.multiply(&w.q, prepared, &input, &mut tile.0),
                 _ => s.multiply_fine([&w.k, &w.v][member - 1], prepared, &input, &mut tile),
             });
             let (k, v) = (&mut k[..m * n_kv_heads * d_head], &v[..m * n_kv_heads * d_head]);

@@ -139,25 +139,42 @@ unsafe impl Split for Nothing {
     unsafe fn part(&self, _: usize) {}
 }
 
-/// Splittings one behind the other: the parts of the first, then those of the next.
+/// Splittings whose parts fall into as many bands each: the first band of all of them one behind the other, then the next.
 #[derive(Debug)]
-pub struct Chain<S, const N: usize>(pub [S; N]);
+pub struct Chain<S, const N: usize> {
+    members: [S; N],
+    bands: usize,
+}
+
+impl<S: Split, const N: usize> Chain<S, N> {
+    /// A chain of `members`.
+    ///
+    /// # Panics
+    /// If the parts of a member do not make `bands` equal bands.
+    pub fn new(members: [S; N], bands: usize) -> Self {
+        assert!(members.iter().all(|s| s.n_parts().is_multiple_of(bands)), "{bands} bands of {:?} parts", members.each_ref().map(S::n_parts));
+        Chain { members, bands }
+    }
+}
 
 // SAFETY: each part is a part of one of the members, which do not overlap among themselves.
 unsafe impl<S: Split, const N: usize> Split for Chain<S, N> {
-    type Part = (usize, usize, S::Part); // member, number within it, part
+    type Part = (usize, S::Part); // member, part
 
     fn n_parts(&self) -> usize {
-        self.0.iter().map(Split::n_parts).sum()
+        self.members.iter().map(Split::n_parts).sum()
     }
 
-    unsafe fn part(&self, mut i: usize) -> Self::Part {
-        for (member, s) in self.0.iter().enumerate() {
-            if i < s.n_parts() {
+    unsafe fn part(&self, i: usize) -> Self::Part {
+        let of_band = self.n_parts() / self.bands;
+        let (band, mut i) = (i / of_band, i % of_band);
+        for (member, s) in self.members.iter().enumerate() {
+            let n = s.n_parts() / self.bands;
+            if i < n {
                 // SAFETY: the caller's promise for `i` is the member's for its own number.
-                return (member, i, unsafe { s.part(i) });
+                return (member, unsafe { s.part(band * n + i) });
             }
-            i -= s.n_parts();
+            i -= n;
         }
         unreachable!("a part beyond the last")
     }

@@ -1,10 +1,10 @@
 //! Products on their way through the threads: what goes in, what comes out, and what is done to it there.
 
 use rml_backends::TileMut;
-use rml_kernels_ref::activation::Activations;
+use rml_kernels_ref::activation::{ActivationKind, Activations};
 use rml_kernels_ref::gate::scale;
 
-use super::super::activations::{Input, Kinds, Prepared, ROWS, Wanted, fine_rows, strip};
+use super::super::activations::{Input, Kinds, Prepared, ROWS, Wanted, strip};
 use super::Step;
 use super::buffers::ALONE;
 use crate::exec::{Chunks, Grid, Nothing, Pass, Split, Tiles};
@@ -198,16 +198,28 @@ impl Step<'_> {
         self.add_bias(w, x.m, out);
     }
 
-    /// The product with a fine input, where a tile has all rows: those of both its rows for a token, added up.
-    pub(super) fn multiply_fine(&self, w: &Matrix, prepared: &Prepared<'_>, input: &Input<'_>, out: &mut TileMut<'_>) {
+    /// The product with a fine input: of both rows of a token, added up. See [`fine_tiles`].
+    pub(super) fn multiply_fine(
+        &self,
+        w: &Matrix,
+        prepared: &Prepared<'_>,
+        input: &Input<'_>,
+        (out, rest): &mut (TileMut<'_>, TileMut<'_>),
+    ) {
         let x = prepared.fine_view(input, w.kernel.activation());
+        let (m, tokens) = (input.m, out.tokens());
+        let weights = w.weights(self.model.storage());
         self.trace_product(w, x.m);
-        w.kernel.multiply(&w.weights(self.model.storage()), &x, out);
-        for i in input.m..x.m {
-            let (sum, rest) = out.two_rows(i - input.m, i);
+        w.kernel.multiply(&weights, &x.rows(tokens.clone()), out);
+        if rest.m() > 0 {
+            w.kernel.multiply(&weights, &x.rows(m + tokens.start..m + tokens.end), rest);
+            (0..rest.m()).for_each(|i| self.table.add.get()(out.row(i), rest.row(i)));
+        }
+        for i in m..tokens.end {
+            let (sum, rest) = out.two_rows(i - m, i);
             self.table.add.get()(sum, rest);
         }
-        self.add_bias(w, input.m, out);
+        self.add_bias(w, tokens.len().min(m), out);
     }
 
     fn add_bias(&self, w: &Matrix, m: usize, out: &mut TileMut<'_>) {
@@ -257,9 +269,27 @@ pub(super) fn in_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid)
     Tiles::new(&mut out[..m * w.n], (m, w.n), grid, (BAND, w.panel_rows()))
 }
 
-/// The output of [`Step::multiply_fine`] in tiles of all rows, one a task.
-pub(super) fn fine_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> Tiles<'o> {
-    in_tiles(out, fine_rows(m, w.kernel.activation()), w, grid)
+/// A tile of results and, where a fine input has its second rows apart, of what is added to them.
+pub(super) type FineTiles<'o> = (Tiles<'o>, Tiles<'o>);
+
+/// The output of [`Step::multiply_fine`] in tiles, one a task. `out` has room for both rows of a token: all first rows, then all
+/// second ones. A few tokens have them in one tile, for which weights are read once; many have two, so that bands of tokens
+/// stay with their threads.
+pub(super) fn fine_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> FineTiles<'o> {
+    match w.kernel.activation() {
+        ActivationKind::F32 => plain_tiles(out, m, w, grid),
+        ActivationKind::Q8 if m <= ALONE => plain_tiles(out, 2 * m, w, grid),
+        ActivationKind::Q8 => {
+            let (out, rest) = out.split_at_mut(m * w.n);
+            let grid = Grid { across: grid.across.div_ceil(2), ..grid }; // of twice the work
+            (in_tiles(out, m, w, grid), in_tiles(rest, m, w, grid))
+        }
+    }
+}
+
+/// The same for an input that is not fine.
+pub(super) fn plain_tiles<'o>(out: &'o mut [f32], m: usize, w: &Matrix, grid: Grid) -> FineTiles<'o> {
+    (in_tiles(out, m, w, grid), in_tiles(&mut [], 0, w, grid))
 }
 
 /// Gates and ups of `m` rows in tiles, the same for both.

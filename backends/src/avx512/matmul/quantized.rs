@@ -187,7 +187,6 @@ unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out:
             }
             let part = Part { staged, n_panels: n, count, row: out.cols().start + panel * ROWS, first: b == 0 };
             for (t, n) in tiles(m, MAX_TOKENS) {
-                ask_for_tokens(x.at(t + n, b), MAX_TOKENS.min(m - t - n), count);
                 // SAFETY: `count` blocks of each panel are staged, and these tokens and blocks are among the caller's.
                 unsafe {
                     match n {
@@ -204,26 +203,6 @@ unsafe fn batch<C: Source>(panels: &Panels<'_>, n_blocks: usize, x: Tokens, out:
             }
         }
         panel += n;
-    }
-}
-
-/// Asks for `n_blocks` blocks of the `n` tokens with which `x` starts: they lie in short pieces far apart, which the CPU does
-/// not foresee.
-#[inline]
-fn ask_for_tokens(x: Tokens, n: usize, n_blocks: usize) {
-    const LINE: usize = 64;
-    let ask = |at: *const i8, bytes: usize| {
-        for line in (0..bytes).step_by(LINE) {
-            // SAFETY: SSE is there; a prefetch of any address is harmless.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(line)) };
-        }
-    };
-    for t in 0..n {
-        let x = x.at(t, 0);
-        ask(x.q, n_blocks * BLOCK);
-        ask(x.scale.cast(), n_blocks * size_of::<f32>());
-        ask(x.scaled_sum.cast(), n_blocks * size_of::<f32>());
-        ask(x.sum.cast(), n_blocks * 2 * size_of::<i16>());
     }
 }
 
