@@ -12,11 +12,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use compare::{best, digest, first_difference, ids, kl, load, log_sum_exp, mean, read_f32, read_json, run, runnable};
-use rml::decode::KvType;
+use rml::decode::{KvType, Rows, State};
+use rml::exec::Team;
 use rml::fetch::{DEFAULT_MODEL, Fetcher};
 use rml::generate::speculative::{DraftLength, DraftModel, Drafter, Lookup};
 use rml::generate::{Session, SessionOptions, SpeculativeSession};
+use rml::model::Gguf;
 use rml::model::gguf::{TensorType, Value as GgufValue, Writer};
+use rml::model::quantize::{FileType, Quantized};
+use rml::text::Encode;
 use rml::{LoadOptions, Model};
 use serde_json::Value;
 
@@ -284,4 +288,32 @@ fn an_i8_cache_keeps_perplexity() {
     let [f16, i8] = ["f16", "i8"].map(|kv| perplexity(&path, &here("LICENSE-APACHE"), &["--ctx", "2048", "--kv", kv]));
     assert!((i8 / f16 - 1.0).abs() <= SHARE, "{i8} with i8, {f16} with f16");
     assert!(i8.to_bits() != f16.to_bits());
+}
+
+/// The same by whole distributions, with weights that keep their bits: products of quantized weights round what goes into them,
+/// and a difference of any size in the cache moves a few of these roundings.
+#[test]
+fn an_i8_cache_keeps_distributions() {
+    const CONTEXT: usize = 2048;
+    const MEAN_KL: f64 = 2e-3;
+    let Some(path) = model_path() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let wide = dir.path().join("f16.gguf");
+    let file = Gguf::open(&path).expect("a model");
+    let plan = Quantized::new(&file, FileType::named("f16").expect("a type")).expect("a plan");
+    let mut out = std::fs::File::create(&wide).expect("a file");
+    plan.write(&wide, &mut out, &Team::new(0).expect("threads"), |_| ()).expect("a model");
+    let model = load(&wide, "auto", 0);
+    let text = std::fs::read_to_string(here("LICENSE-APACHE")).expect("a text");
+    let tokens = model.tokenizer().encode(&text, Encode::default()).expect("ids");
+    assert!(tokens.len() >= CONTEXT, "{} tokens", tokens.len());
+    let mut states = [KvType::F16, KvType::I8].map(|kv| State::with_chunk(&model, kv, CONTEXT, 64).expect("a state"));
+    let n_vocab = model.config().n_vocab;
+    let mut kls = Vec::new();
+    for part in tokens[..CONTEXT].chunks(64) {
+        let [f16, i8] = states.each_mut().map(|state| state.forward(&model, part, Rows::All).expect("logits"));
+        kls.extend(f16.chunks_exact(n_vocab).zip(i8.chunks_exact(n_vocab)).map(|(f16, i8)| kl(f16, i8)));
+    }
+    eprintln!("{} positions: mean KL {:.2e}", kls.len(), mean(&kls));
+    assert!(kls.len() == CONTEXT && mean(&kls) <= MEAN_KL && mean(&kls) > 0.0);
 }

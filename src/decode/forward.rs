@@ -250,7 +250,8 @@ impl Step<'_> {
         let w = self.model.weights();
         let head = &w.head;
         let lacking = lacking.map(|lacking| lacking.without(skipped * d_model));
-        let input = self.prepare(pass, &mut shared, &mut x[skipped * d_model..], lacking, self.wanted(d_model, Some(&w.output_norm), &[head]));
+        let input =
+            self.prepare(pass, &mut shared, &mut x[skipped * d_model..], lacking, self.wanted(d_model, Some(&w.output_norm), &[head]));
         let tiles = in_tiles(logits, n_rows, head, self.grid(n_rows, &[head], pass));
         self.product(pass, &input, &shared, own, tiles, |s, prepared, mut tile| {
             s.multiply(head, prepared, &input, &mut tile);

@@ -152,7 +152,11 @@ impl<S: Split, const N: usize> Chain<S, N> {
     /// # Panics
     /// If the parts of a member do not make `bands` equal bands.
     pub fn new(members: [S; N], bands: usize) -> Self {
-        assert!(members.iter().all(|s| s.n_parts().is_multiple_of(bands)), "{bands} bands of {:?} parts", members.each_ref().map(S::n_parts));
+        assert!(
+            members.iter().all(|s| s.n_parts().is_multiple_of(bands)),
+            "{bands} bands of {:?} parts",
+            members.each_ref().map(S::n_parts)
+        );
         Chain { members, bands }
     }
 }
