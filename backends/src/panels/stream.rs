@@ -5,7 +5,7 @@ use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 use super::VECTOR;
 
 /// Blocks of a row up to which a stream is helped along: the end of a panel interrupts it, and the CPU's own prefetching takes
-/// some time to go on. Longer rows are faster without help.
+/// some time to go on. Longer rows are faster without help, but for units of several blocks, which interrupt it themselves.
 pub(crate) const PREFETCHED: usize = 48;
 /// How far ahead of its use a weight is asked for from memory.
 const AHEAD: usize = 4 * 1024;
