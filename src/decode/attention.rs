@@ -158,8 +158,11 @@ impl Layer<'_> {
         pass.each_with(scratch, tiles, |scratch, i, mut out| {
             let (h, tokens) = (i % n_kv_heads, out.tokens());
             let AttendScratch { so_far, span, q: rotated, head } = scratch;
+            // All are copied first, so that the CPU can wait for several of them at once.
             for (row, i) in rotated.chunks_exact_mut(g * d).zip(tokens.clone()) {
                 row.copy_from_slice(&q[i * n_heads * d + h * g * d..][..g * d]);
+            }
+            for (row, i) in rotated.chunks_exact_mut(g * d).zip(tokens.clone()) {
                 self.rotate(i, row, Rotated::Queries, head);
             }
             let queries = self.query(rotated, g * d, tokens.len(), self.first + tokens.start, cache.head(self.layer, h));

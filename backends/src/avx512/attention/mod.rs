@@ -1,25 +1,27 @@
 //! Attention over one span of the cache.
 //!
 //! Rows are pairs of a token and a query head. Up to twelve share each load of a key or a value, and many share a block that
-//! is widened to f32 once ([`wide`]). What a row computes does not depend on the rows beside it.
+//! is widened to f32 once ([`wide`]). Most blocks are seen whole by all rows: these take no masks. What a row computes does
+//! not depend on the rows beside it.
 
 #![allow(clippy::needless_range_loop, reason = "rows index several arrays at once")]
 
 mod block;
+mod columns;
 mod element;
+mod rows;
 mod scores;
 mod values;
 mod wide;
 
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use rml_kernels_ref::kv::{AttendSpan, KEY_BLOCK, KEY_PANEL, KEY_SPAN, KvHead, SpanState, kv_groups};
 
-use block::{Block, Queries};
+use block::{Aligned, Block, Queries};
 use element::Element;
 
-/// Largest head: queries of a tile are copied side by side, this far apart.
+/// Largest head: a widened block has room for as much.
 pub(super) const MAX_HEAD: usize = 256;
 
 /// The keys that a row sees, of the span by position or of a block from 0 on.
@@ -111,20 +113,30 @@ unsafe fn attend_rows<T: Element>(span: &AttendSpan<'_>, k: &[T], v: &[T], state
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn few<T: Element, const N: usize>(span: &AttendSpan<'_>, k: &[T], v: &[T], state: &mut SpanState<'_>) {
     let d = span.d;
-    let mut queries: Queries<N> = [[MaybeUninit::uninit(); MAX_HEAD]; N];
+    let mut queries: Queries<'_, N> = [&[]; N];
     let mut seen = [Seen::default(); N];
     for r in 0..N {
-        (seen[r], _) = (Seen::of_row(span, r), copy_query(span, r, &mut queries[r]));
+        (seen[r], queries[r]) = (Seen::of_row(span, r), query_of(span, r));
     }
-    let state = clear(state, 0..N, d);
-    let (from, to) = hull(&seen);
+    let state = clear(state, 0, &seen, d);
+    let (max, sum) = (state.max.first_chunk_mut().expect("N rows"), state.sum.first_chunk_mut().expect("N rows"));
+    let ((from, to), common) = (hull(&seen), common(&seen));
     for start in blocks(from, to) {
-        let (block, seen) = (block_at(span, k, v, start), seen.map(|s| s.within(start)));
-        let mut p = [[0.0; KEY_BLOCK]; N];
-        // SAFETY: the caller's: the cache holds the keys that are seen; `d` numbers of each query are written.
+        let block = block_at(span, k, v, start);
+        let mut within = [Seen::default(); N];
+        let seen = if is_whole(start, common) {
+            None
+        } else {
+            for r in 0..N {
+                within[r] = seen[r].within(start);
+            }
+            Some(&within)
+        };
+        let mut p = Aligned([const { MaybeUninit::uninit() }; N]);
+        // SAFETY: the caller's: the cache holds the keys that are seen.
         unsafe {
-            let fold = block.weigh(&queries, &seen, &mut p, state.max, state.sum);
-            block.add_values(&p, &seen, &fold, state.out);
+            let fold = block.weigh(&queries, seen, &mut p.0, max, sum);
+            block.add_values(&p.0, seen, &fold, state.out);
         }
     }
 }
@@ -137,25 +149,27 @@ fn blocks(from: usize, to: usize) -> impl Iterator<Item = usize> {
 /// The block from position `start` on.
 fn block_at<'a, T: Element>(span: &AttendSpan<'a>, k: &'a [T], v: &'a [T], start: usize) -> Block<'a, T> {
     let groups = if T::SCALED { kv_groups(span.d) } else { 0 };
-    let scales = T::scales(&span.kv).map(|scales| &scales[start * groups..]);
+    let [of_k, of_v] = T::scales(&span.kv);
+    let scales = [&of_k[start * groups..], &of_v[start * groups..]];
     Block { k: &k[start * span.d..], v: &v[start * span.d..], scales, d: span.d, scale: span.scale, cap: span.cap }
 }
 
-/// Copies the query of a row.
-fn copy_query(span: &AttendSpan<'_>, row: usize, to: &mut [MaybeUninit<f32>; MAX_HEAD]) {
+/// The query of a row.
+fn query_of<'a>(span: &AttendSpan<'a>, row: usize) -> &'a [f32] {
     let (i, h) = (row / span.g, row % span.g);
-    let q = &span.q[i * span.q_stride + h * span.d..][..span.d];
-    // SAFETY: what is not initialized may be written as numbers, and is as long as the query.
-    to[..span.d].copy_from_slice(unsafe { &*(std::ptr::from_ref(q) as *const [MaybeUninit<f32>]) });
+    &span.q[i * span.q_stride + h * span.d..][..span.d]
 }
 
-/// The state of some rows, without any keys so far.
-fn clear<'s>(state: &'s mut SpanState<'_>, rows: Range<usize>, d: usize) -> SpanState<'s> {
-    let state =
-        SpanState { out: &mut state.out[rows.start * d..rows.end * d], max: &mut state.max[rows.clone()], sum: &mut state.sum[rows] };
-    state.out.fill(0.0);
+/// The state of the rows from `first` on, without any keys so far. The first block of keys replaces what a row has; where
+/// there will be none, it has zeros.
+fn clear<'s>(state: &'s mut SpanState<'_>, first: usize, seen: &[Seen], d: usize) -> SpanState<'s> {
+    let rows = first..first + seen.len();
+    let state = SpanState { out: &mut state.out[first * d..rows.end * d], max: &mut state.max[rows.clone()], sum: &mut state.sum[rows] };
     state.max.fill(f32::NEG_INFINITY);
     state.sum.fill(0.0);
+    for r in (0..seen.len()).filter(|&r| seen[r].from >= seen[r].to) {
+        state.out[r * d..][..d].fill(0.0);
+    }
     state
 }
 
@@ -163,4 +177,15 @@ fn clear<'s>(state: &'s mut SpanState<'_>, rows: Range<usize>, d: usize) -> Span
 fn hull(seen: &[Seen]) -> (usize, usize) {
     let some = seen.iter().filter(|s| s.from < s.to);
     some.fold((usize::MAX, 0), |(from, to), s| (from.min(s.from), to.max(s.to)))
+}
+
+/// The keys that all rows see; an empty range if there are none.
+fn common(seen: &[Seen]) -> (usize, usize) {
+    let (from, to) = seen.iter().fold((0, usize::MAX), |(from, to), s| (from.max(s.from), to.min(s.to)));
+    (from, to.max(from))
+}
+
+/// Whether keys `from .. to` are all of the block from `start` on, and perhaps more.
+fn is_whole(start: usize, (from, to): (usize, usize)) -> bool {
+    from <= start && start + KEY_BLOCK <= to
 }

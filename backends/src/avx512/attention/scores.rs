@@ -3,21 +3,23 @@
 #![allow(clippy::needless_range_loop, reason = "rows and panels index several arrays at once")]
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use rml_kernels_ref::kv::{KEY_PANEL, KV_GROUP, kv_groups};
+use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, KV_GROUP, kv_groups};
 
-use super::block::{Block, Queries, Scores, WIDTH, store};
+use super::block::{Block, Queries, Scores, store};
 use super::element::Element;
 
 impl<T: Element> Block<'_, T> {
     /// Scores of all keys in `panels` of the block.
     ///
     /// # Safety
-    /// `d` numbers of each query are written, the cache holds the panels; the CPU has the features.
+    /// The cache holds the panels; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) unsafe fn score<const N: usize>(&self, queries: &Queries<N>, panels: Range<usize>, p: &mut [Scores; N]) {
+    pub(super) unsafe fn score<const N: usize>(&self, queries: &Queries<'_, N>, panels: Range<usize>, p: &mut [MaybeUninit<Scores>; N]) {
+        assert!(panels.end <= KEY_BLOCK / KEY_PANEL, "panels of a block");
         let mut panel = panels.start;
         while panel < panels.end {
             // One panel at a time is one stream, which the CPU fetches ahead by itself; more rows come for what is in its cache.
@@ -34,50 +36,76 @@ impl<T: Element> Block<'_, T> {
     /// Scores of `P` panels; returns `P`.
     ///
     /// # Safety
-    /// As for [`Block::score`].
+    /// As for [`Block::score`]; the block has these panels.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn score_panels<const N: usize, const P: usize>(&self, queries: &Queries<N>, panel: usize, p: &mut [Scores; N]) -> usize {
+    unsafe fn score_panels<const N: usize, const P: usize>(
+        &self,
+        queries: &Queries<'_, N>,
+        panel: usize,
+        p: &mut [MaybeUninit<Scores>; N],
+    ) -> usize {
         let panel_len = self.d * KEY_PANEL;
         let k = self.k[panel * panel_len..][..P * panel_len].as_ptr();
+        for query in queries {
+            assert!(query.len() >= self.d, "a query of {}", self.d);
+        }
         let mut acc = [[_mm512_setzero_ps(); P]; N];
-        let group_len = if T::SCALED { KV_GROUP } else { self.d };
-        let mut from = 0;
-        while from < self.d {
-            let group = from..self.d.min(from + group_len);
-            let mut scale = [_mm512_setzero_ps(); P];
+        // SAFETY: the caller's; queries are long enough.
+        unsafe {
             if T::SCALED {
-                for i in 0..P {
-                    scale[i] = self.panel_scales(0, panel + i, from / KV_GROUP);
-                }
-            }
-            for j in group {
-                let mut key = [_mm512_setzero_ps(); P];
-                for i in 0..P {
-                    // SAFETY: component `j` of 16 keys of a panel.
-                    key[i] = unsafe { T::load(k.add(i * panel_len + j * KEY_PANEL)) };
-                    if T::SCALED {
-                        key[i] = _mm512_mul_ps(scale[i], key[i]);
-                    }
-                }
-                for r in 0..N {
-                    // SAFETY: `j` is below `d`, and `d` numbers are written.
-                    let q = _mm512_set1_ps(unsafe { queries[r].get_unchecked(j).assume_init() });
+                for from in (0..self.d).step_by(KV_GROUP) {
+                    let mut scale = [_mm512_setzero_ps(); P];
                     for i in 0..P {
-                        acc[r][i] = _mm512_fmadd_ps(q, key[i], acc[r][i]);
+                        scale[i] = self.panel_scales(0, panel + i, from / KV_GROUP);
                     }
+                    self.add_products(queries, k, from..self.d.min(from + KV_GROUP), &scale, &mut acc);
                 }
+            } else {
+                self.add_products(queries, k, 0..self.d, &[_mm512_setzero_ps(); P], &mut acc);
             }
-            from += group_len;
         }
         let scale = _mm512_set1_ps(self.scale);
         for r in 0..N {
-            let p = &mut p[r].as_chunks_mut::<WIDTH>().0[panel..panel + P];
             for i in 0..P {
-                store(_mm512_mul_ps(acc[r][i], scale), &mut p[i]);
+                // SAFETY: the panel is one of the block, so its scores have their place.
+                unsafe { _mm512_storeu_ps(p[r].as_mut_ptr().cast::<f32>().add((panel + i) * KEY_PANEL), _mm512_mul_ps(acc[r][i], scale)) };
             }
         }
         P
+    }
+
+    /// Adds the products of some components to the scores of the panels at `k`.
+    ///
+    /// # Safety
+    /// Queries, and the cache for `P` panels, hold the components; the CPU has the features.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn add_products<const N: usize, const P: usize>(
+        &self,
+        queries: &Queries<'_, N>,
+        k: *const T,
+        components: Range<usize>,
+        scale: &[__m512; P],
+        acc: &mut [[__m512; P]; N],
+    ) {
+        for j in components {
+            let mut key = [_mm512_setzero_ps(); P];
+            for i in 0..P {
+                // SAFETY: component `j` of 16 keys of a panel.
+                key[i] = unsafe { T::load(k.add((i * self.d + j) * KEY_PANEL)) };
+                if T::SCALED {
+                    key[i] = _mm512_mul_ps(scale[i], key[i]);
+                }
+            }
+            for r in 0..N {
+                // SAFETY: the caller's.
+                let q = _mm512_set1_ps(unsafe { *queries[r].get_unchecked(j) });
+                for i in 0..P {
+                    acc[r][i] = _mm512_fmadd_ps(q, key[i], acc[r][i]);
+                }
+            }
+        }
     }
 
     /// Keys of `panels` as f32, in the same places of `to`.

@@ -9,20 +9,30 @@ use std::ops::Range;
 use rml_kernels_ref::kv::{KEY_BLOCK, KEY_PANEL, KV_GROUP};
 
 use super::Seen;
-use super::block::{Block, Fold, Scores, WIDTH};
+use super::block::{Block, Scores, WIDTH};
+use super::columns::{Acc, Columns, Scales};
 use super::element::Element;
-
-/// Sums of `C` registers of columns for `N` rows.
-type Acc<const N: usize, const C: usize> = [[__m512; C]; N];
+use super::rows::{Fold, first};
 
 impl<T: Element> Block<'_, T> {
     /// Sums values times `p` over the keys seen, and folds them into `out`. (N, d)
     ///
     /// # Safety
-    /// The cache holds the keys seen; the CPU has the features.
+    /// [`Block::weigh`] wrote `p` and returned `fold`, the cache holds the keys seen; the CPU has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) unsafe fn add_values<const N: usize>(&self, p: &[Scores; N], seen: &[Seen; N], fold: &[Fold; N], out: &mut [f32]) {
+    pub(super) unsafe fn add_values<const N: usize>(
+        &self,
+        p: &[MaybeUninit<Scores>; N],
+        seen: Option<&[Seen; N]>,
+        fold: &Fold,
+        out: &mut [f32],
+    ) {
+        if fold.is_none() {
+            return;
+        }
+        // SAFETY: the caller's: they are written.
+        let p = unsafe { &*std::ptr::from_ref(p).cast::<[Scores; N]>() };
         let mut j = 0;
         while j < self.d {
             let left = self.d - j;
@@ -49,8 +59,8 @@ impl<T: Element> Block<'_, T> {
     unsafe fn add_columns<const N: usize, const C: usize, const WHOLE: bool>(
         &self,
         p: &[Scores; N],
-        seen: &[Seen; N],
-        fold: &[Fold; N],
+        seen: Option<&[Seen; N]>,
+        fold: &Fold,
         j: usize,
         out: &mut [f32],
     ) -> usize {
@@ -58,32 +68,18 @@ impl<T: Element> Block<'_, T> {
         let there = if WHOLE { u16::MAX } else { u16::MAX >> (WIDTH - (self.d - j)) };
         let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }; C];
         if T::SCALED {
-            self.widen_scales(seen, j, &mut scales);
+            self.widen_scales(seen.map_or((0, KEY_BLOCK), |seen| super::hull(seen)), j, &mut scales);
         }
         let columns = Columns { v, d: self.d, there, j, scales: scales.as_ptr() };
-        let mut acc = [[_mm512_setzero_ps(); C]; N];
-        // Every row takes its keys in ascending order: those before the common ones, the common ones, those behind.
-        let from = seen.iter().fold(0, |from, s| from.max(s.from));
-        let to = seen.iter().fold(KEY_BLOCK, |to, s| to.min(s.to)).max(from);
-        // SAFETY: the caller's: these keys of the block have these columns.
-        unsafe {
-            for r in 0..N {
-                columns.add_to_row::<C, WHOLE>(&p[r], seen[r].from..seen[r].to.min(from), &mut acc[r]);
+        // SAFETY: the caller's: the keys that are seen have these columns.
+        let acc = unsafe {
+            match seen {
+                None => columns.sums::<N, C, WHOLE>(p),
+                Some(seen) => columns.sums_of_seen::<N, C, WHOLE>(p, seen),
             }
-            for t in from..to {
-                let v = columns.load::<C, WHOLE>(t);
-                for r in 0..N {
-                    let p = _mm512_set1_ps(*p[r].get_unchecked(t)); // `to` is at most the length of a block
-                    for c in 0..C {
-                        acc[r][c] = _mm512_fmadd_ps(p, v[c], acc[r][c]);
-                    }
-                }
-            }
-            for r in 0..N {
-                columns.add_to_row::<C, WHOLE>(&p[r], seen[r].from.max(to)..seen[r].to, &mut acc[r]);
-            }
-        }
-        self.fold::<N, C>(&acc, fold, there, j, out);
+        };
+        // Seen anew for each column: factors broadcast ahead for all of them would not find registers.
+        self.fold(&acc, std::hint::black_box(fold), there, j, out);
         C * WIDTH
     }
 
@@ -93,12 +89,11 @@ impl<T: Element> Block<'_, T> {
     /// The cache holds the keys; the CPU has the features.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn widen_values(&self, keys: Range<usize>, to: &mut [f32]) {
-        let seen = [Seen { from: keys.start, to: keys.end }];
         for j in (0..self.d).step_by(WIDTH) {
             let there = u16::MAX >> WIDTH.saturating_sub(self.d - j);
             let mut scales = [Scales { of: [MaybeUninit::uninit(); KEY_BLOCK] }];
             if T::SCALED {
-                self.widen_scales(&seen, j, &mut scales);
+                self.widen_scales((keys.start, keys.end), j, &mut scales);
             }
             let columns = Columns { v: self.v[j..].as_ptr(), d: self.d, there, j, scales: scales.as_ptr() };
             for t in keys.clone() {
@@ -109,11 +104,10 @@ impl<T: Element> Block<'_, T> {
         }
     }
 
-    /// Widens the scales of the groups that columns `j .. j + 16 C` are in, for the panels whose keys are seen.
+    /// Widens the scales of the groups that columns `j .. j + 16 C` are in, for the panels of keys `from .. to`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn widen_scales<const N: usize, const C: usize>(&self, seen: &[Seen; N], j: usize, scales: &mut [Scales; C]) {
-        let (from, to) = super::hull(seen);
+    fn widen_scales<const C: usize>(&self, (from, to): (usize, usize), j: usize, scales: &mut [Scales; C]) {
         let first = j / KV_GROUP;
         for group in first..=(j + C * WIDTH - 1) / KV_GROUP {
             for panel in from / KEY_PANEL..to.div_ceil(KEY_PANEL) {
@@ -128,21 +122,24 @@ impl<T: Element> Block<'_, T> {
     /// Folds the sums of columns `j ..` into `out`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    fn fold<const N: usize, const C: usize>(&self, acc: &Acc<N, C>, fold: &[Fold; N], there: u16, j: usize, out: &mut [f32]) {
-        for r in 0..N {
-            let out = &mut out[r * self.d..][..self.d][j..];
-            for c in 0..C {
-                let out = out[c * WIDTH..].as_mut_ptr();
-                // SAFETY: the columns that are there are within the row.
-                unsafe {
-                    match fold[r] {
-                        Fold::Keep => {}
-                        Fold::Replace => _mm512_mask_storeu_ps(out, there, acc[r][c]),
-                        Fold::Mix(a, b) => {
-                            let scaled = _mm512_mul_ps(acc[r][c], _mm512_set1_ps(b));
-                            let older = _mm512_maskz_loadu_ps(there, out);
-                            _mm512_mask_storeu_ps(out, there, _mm512_fmadd_ps(older, _mm512_set1_ps(a), scaled));
-                        }
+    fn fold<const N: usize, const C: usize>(&self, acc: &Acc<N, C>, fold: &Fold, there: u16, j: usize, out: &mut [f32]) {
+        assert!(out.len() >= N * self.d, "outputs of {N} rows");
+        let out = out.as_mut_ptr();
+        let row = |r: usize| out.wrapping_add(r * self.d + j);
+        // SAFETY: the columns that are there are within the row.
+        unsafe {
+            if fold.mix == first(N) {
+                for r in 0..N {
+                    mix(&acc[r], fold.older[r], fold.newer[r], there, row(r));
+                }
+                return;
+            }
+            for r in 0..N {
+                if fold.mix >> r & 1 == 1 {
+                    mix(&acc[r], fold.older[r], fold.newer[r], there, row(r));
+                } else if fold.replace >> r & 1 == 1 {
+                    for c in 0..C {
+                        _mm512_mask_storeu_ps(row(r).wrapping_add(c * WIDTH), there, acc[r][c]);
                     }
                 }
             }
@@ -150,58 +147,20 @@ impl<T: Element> Block<'_, T> {
     }
 }
 
-/// Columns of the values of a block.
-struct Columns<T> {
-    v: *const T, // the first column of the block's first key
-    d: usize,
-    there: u16,            // of the only register, where a row ends in it
-    j: usize,              // the first column
-    scales: *const Scales, // of the groups from that column's on, where values are scaled
-}
-
-/// Scales of one group, a key of the block each; written for the panels whose keys are seen.
-#[derive(Clone, Copy)]
-struct Scales {
-    of: [MaybeUninit<f32>; KEY_BLOCK],
-}
-
-impl<T: Element> Columns<T> {
-    /// Columns of key `t`.
-    ///
-    /// # Safety
-    /// The key is there and seen, and so are the columns and, if there are to be any, its scales; the CPU has the features.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn load<const C: usize, const WHOLE: bool>(&self, t: usize) -> [__m512; C] {
-        let mut v = [_mm512_setzero_ps(); C];
-        for c in 0..C {
-            // SAFETY: the caller's.
-            unsafe {
-                let at = self.v.add(t * self.d + c * WIDTH);
-                v[c] = if WHOLE { T::load(at) } else { T::load_some(self.there, at) };
-                if T::SCALED {
-                    let group = &*self.scales.add((self.j + c * WIDTH) / KV_GROUP - self.j / KV_GROUP);
-                    v[c] = _mm512_mul_ps(_mm512_set1_ps(group.of.get_unchecked(t).assume_init()), v[c]);
-                }
-            }
-        }
-        v
-    }
-
-    /// Adds the values of `keys` to one row.
-    ///
-    /// # Safety
-    /// As for [`load`](Self::load), for all the keys.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn add_to_row<const C: usize, const WHOLE: bool>(&self, p: &Scores, keys: Range<usize>, acc: &mut [__m512; C]) {
-        for t in keys {
-            // SAFETY: the caller's.
-            let v = unsafe { self.load::<C, WHOLE>(t) };
-            let p = _mm512_set1_ps(p[t]);
-            for c in 0..C {
-                acc[c] = _mm512_fmadd_ps(p, v[c], acc[c]);
-            }
+/// Mixes the sums of a row into its output.
+///
+/// # Safety
+/// The columns that are there can be read and written; the CPU has the features.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn mix<const C: usize>(acc: &[__m512; C], older: f32, newer: f32, there: u16, out: *mut f32) {
+    for c in 0..C {
+        let out = out.wrapping_add(c * WIDTH);
+        let scaled = _mm512_mul_ps(acc[c], _mm512_set1_ps(newer));
+        // SAFETY: the caller's.
+        unsafe {
+            let so_far = _mm512_maskz_loadu_ps(there, out);
+            _mm512_mask_storeu_ps(out, there, _mm512_fmadd_ps(so_far, _mm512_set1_ps(older), scaled));
         }
     }
 }
