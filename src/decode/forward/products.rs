@@ -39,8 +39,8 @@ impl<'a> Lacking<'a> {
 }
 
 impl Step<'_> {
-    /// `w * input` for the residual stream `x`, to which it has yet to be added, unless it is normalized first. `spare` is as
-    /// large as `x`.
+    /// `x += w * input`, normalized in between where there are weights for that. Of many rows that are not, the sum is left to
+    /// who prepares `x` next. `out` and `spare` are as large as `x`.
     #[allow(clippy::too_many_arguments, reason = "the buffers of one step")]
     pub(super) fn residual<'o>(
         &mut self,
@@ -55,7 +55,16 @@ impl Step<'_> {
         let (m, n) = (self.m, w.n);
         let out = &mut out[..m * n];
         self.trace_rows("add", &self.table.add, n);
-        let tiles = in_tiles(out, m, w, self.grid(m, &[w], pass));
+        let grid = self.grid(m, &[w], pass);
+        let tiles = in_tiles(&mut *out, m, w, grid);
+        if norm.is_none() && m <= ALONE {
+            let tiles = (tiles, in_tiles(x, m, w, grid));
+            self.product(pass, input, shared, own, tiles, |s, prepared, (mut out, mut x)| {
+                s.multiply(w, prepared, input, &mut out);
+                (0..m).for_each(|i| s.add(x.row(i), out.row(i)));
+            });
+            return None;
+        }
         self.product(pass, input, shared, own, tiles, |s, prepared, mut out| s.multiply(w, prepared, input, &mut out));
         let Some(weight) = norm else { return Some(Lacking { what: Lack::Sum, other: out }) };
         self.trace_rows("rms_norm", &self.table.rms_norm, n);

@@ -150,7 +150,14 @@ unsafe fn stream<C: Source, const N: usize>(
                 if panel == group.start || n_blocks > STRETCH {
                     Stage::fill::<C::Scales>(&mut stage, x.at(0, b), count);
                 }
-                acc = tile::<C, N>(units::<C>(panels.get(panel), b), count / C::BLOCKS, x.at(0, b), &stage, n_blocks <= PREFETCHED || C::BLOCKS > 1, acc);
+                acc = tile::<C, N>(
+                    units::<C>(panels.get(panel), b),
+                    count / C::BLOCKS,
+                    x.at(0, b),
+                    &stage,
+                    n_blocks <= PREFETCHED || C::BLOCKS > 1,
+                    acc,
+                );
             }
         }
         let row = out.cols().start + panel * ROWS;
