@@ -46,8 +46,8 @@ impl<'a> TileMut<'a> {
     /// The cells must be valid for `'a`, and nothing else may read or write them while the tile lives.
     pub unsafe fn part(matrix: *mut f32, stride: usize, rows: Range<usize>, cols: Range<usize>) -> Self {
         debug_assert!(cols.end <= stride || rows.len() <= 1);
-        // SAFETY: the caller vouches for the cells, so the address of the first is within the matrix.
-        let start = unsafe { matrix.add(rows.start * stride + cols.start) };
+        // A tile of no cells may start behind the matrix.
+        let start = matrix.wrapping_add(rows.start * stride + cols.start);
         TileMut { start, stride, rows, cols, matrix: PhantomData }
     }
 

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod experts;
+mod prepare;
 mod products;
 mod trace;
 
@@ -17,7 +18,8 @@ use crate::exec::{Arena, Chain, Pass};
 use crate::model::{Config, Gate, HeadNorm, Model};
 use crate::{Error, Result};
 use buffers::{ALONE, Buffers};
-use products::{Lacking, fine_tiles, gate_tiles, in_tiles, plain_tiles};
+use prepare::Lacking;
+use products::{fine_tiles, gate_tiles, in_tiles, plain_tiles};
 
 /// Tokens that go through the layers at once in prefill.
 pub const CHUNK: usize = 512;

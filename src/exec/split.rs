@@ -205,3 +205,34 @@ macro_rules! split_tuple {
 }
 split_tuple!(A 0, B 1);
 split_tuple!(A 0, B 1, C 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each part of a chain once, band by band.
+    #[test]
+    fn a_chain_goes_by_bands() {
+        let (mut a, mut b) = ([0.0; 4 * 6], [0.0; 4 * 2]);
+        let tiles = [
+            Tiles::new(&mut a, (4, 6), Grid { down: 2, across: 3 }, (1, 1)),
+            Tiles::new(&mut b, (4, 2), Grid { down: 2, across: 1 }, (1, 1)),
+        ];
+        let chain = Chain::new(tiles, 2);
+        let parts: Vec<_> = (0..chain.n_parts())
+            .map(|i| {
+                // SAFETY: each part is taken once.
+                let (member, tile) = unsafe { chain.part(i) };
+                (member, tile.tokens(), tile.cols())
+            })
+            .collect();
+        let band = |rows: Range<usize>| [(0, 0..2), (0, 2..4), (0, 4..6), (1, 0..2)].map(|(member, cols)| (member, rows.clone(), cols));
+        assert_eq!(parts, [band(0..2), band(2..4)].concat());
+    }
+
+    #[test]
+    #[should_panic(expected = "2 bands of [3, 2] parts")]
+    fn bands_are_equal() {
+        let _ = Chain::new([Nothing(3), Nothing(2)], 2);
+    }
+}
