@@ -86,7 +86,8 @@ impl<'a> Prepared<'a> {
         let (m, k) = (input.m, input.wanted.k);
         let (mut first, mut second) = halves(&mut self.rows, m, k);
         let strips = input.x[..m * k].chunks(strip(k));
-        prepare_rows(table, &input.wanted, strips, &mut self.normed[..m * k], &mut first, &mut second);
+        let quantized = input.wanted.kinds.q8.then_some([&mut first, &mut second]);
+        prepare_rows(table, &input.wanted, strips, &mut self.normed[..m * k], quantized);
     }
 
     /// Prepares `m` rows on all threads, [`ROWS`] a task, which `load` finds by its number and its part of `rows`; they come in
@@ -102,9 +103,13 @@ impl<'a> Prepared<'a> {
         let k = wanted.k;
         let (mut first, mut second) = halves(&mut self.rows, m, k);
         let normed = Chunks::new(&mut self.normed[..m * k], ROWS * k.max(1));
+        if !wanted.kinds.q8 {
+            pass.each((rows, normed), |_, task, (rows, normed)| prepare_rows(table, wanted, load(task, rows), normed, None));
+            return;
+        }
         let parts = (rows, normed, (tasks(&mut first, ROWS, k), tasks(&mut second, ROWS, k)));
         pass.each(parts, |_, task, (rows, normed, (first, second))| {
-            prepare_rows(table, wanted, load(task, rows), normed, &mut whole(first), &mut whole(second));
+            prepare_rows(table, wanted, load(task, rows), normed, Some([&mut whole(first), &mut whole(second)]));
         });
     }
 
@@ -173,14 +178,14 @@ fn whole<'r>(((q, sum), (scale, scaled_sum)): Parts<&'r mut [i8], &'r mut [i16],
     Q8RowMut { q, scale, scaled_sum, sum }
 }
 
-/// Normalizes and quantizes rows, as far as that is wanted. `normed` has as many; they are kept if a kernel wants them.
+/// Normalizes rows, where that is wanted, and quantizes them where there is room for it, in the second row what the first leaves if
+/// they are fine. `normed` has as many rows; they are kept if a kernel wants them.
 fn prepare_rows<'r>(
     table: &KernelTable,
     wanted: &Wanted<'_>,
     strips: impl Iterator<Item = &'r [f32]>,
     normed: &mut [f32],
-    first: &mut Q8RowMut<'_>,
-    second: &mut Q8RowMut<'_>,
+    mut quantized: Option<[&mut Q8RowMut<'_>; 2]>,
 ) {
     let Wanted { k, norm, kinds, fine } = *wanted;
     let mut at = 0;
@@ -193,7 +198,7 @@ fn prepare_rows<'r>(
             }
             x = normed;
         }
-        if kinds.q8 {
+        if let Some([first, second]) = &mut quantized {
             let (b, n) = (at / Q8_BLOCK, len / Q8_BLOCK);
             let mut out = blocks(first, b, n);
             table.quantize.get()(x, &mut out);

@@ -15,6 +15,8 @@ use crate::model::{Config, RopeStyle};
 
 /// Tokens that one task of prefill attends for, at most.
 const TOKENS: usize = 48;
+/// Tokens up to which all that a KV head has to do over one span is one task: another phase would cost more than it shares out.
+const FEW: usize = 8;
 /// Rows, a token and a query head each, that kernels like to take together.
 const ROWS: usize = 12;
 const _: () = assert!(TOKENS.is_multiple_of(ROWS));
@@ -124,20 +126,16 @@ impl Layer<'_> {
         let spans = self.spans(self.first, m);
         let heads = cache.heads_mut(self.layer);
         let k_tiles = Tiles::columns(&mut k[..m * n_kv_heads * d], (m, n_kv_heads * d), d);
+        if m <= FEW && spans.len() == 1 {
+            let parts = (k_tiles, heads, Tiles::columns(&mut out[..m * n_heads * d], (m, n_heads * d), g * d));
+            pass.each_with(scratch, parts, |scratch, h, (k, (keys, values), mut out)| {
+                self.append(h, k, v, kind, (&mut *keys, &mut *values), scratch.head);
+                self.attend_tile(h, q, head_mut(kind, d, keys, values).into_shared(), scratch, &mut out);
+            });
+            return;
+        }
         if m == 1 {
             let q = &mut q[..n_heads * d];
-            // One token over one span: a head is rotated, appended and attended by one task.
-            if spans.len() == 1 {
-                let parts = ((Chunks::new(q, g * d), k_tiles), heads, Chunks::new(&mut out[..n_heads * d], g * d));
-                pass.each_with(scratch, parts, |scratch, h, ((q, k), (keys, values), out)| {
-                    self.rotate(0, q, Rotated::Queries, scratch.head);
-                    self.append(h, k, v, kind, (&mut *keys, &mut *values), scratch.head);
-                    let queries = self.query(q, g * d, 1, self.first, head_mut(kind, d, keys, values).into_shared());
-                    self.attend(h, &queries, spans.clone(), (&mut scratch.so_far, &mut scratch.span));
-                    out.copy_from_slice(&scratch.so_far.out[..g * d]);
-                });
-                return;
-            }
             pass.each_with(scratch, (Chunks::new(q, g * d), k_tiles, heads), |scratch, h, (q, k, (keys, values))| {
                 self.rotate(0, q, Rotated::Queries, scratch.head);
                 self.append(h, k, v, kind, (keys, values), scratch.head);
@@ -148,7 +146,7 @@ impl Layer<'_> {
         pass.each_with(scratch, (k_tiles, heads), |scratch, h, (k, (keys, values))| {
             self.append(h, k, v, kind, (keys, values), scratch.head);
         });
-        let (q, cache) = (&*q, &*cache);
+        let cache = &*cache;
         // Bands of whole tiles, as many tasks for each thread if that takes few more.
         let unit = (1..ROWS).find(|tokens| (tokens * g).is_multiple_of(ROWS)).unwrap_or(ROWS);
         let (fewest, most) = (m.div_ceil(TOKENS), m.div_ceil(unit));
@@ -156,21 +154,28 @@ impl Layer<'_> {
         let grid = Grid { down: even.unwrap_or(fewest), across: n_kv_heads };
         let tiles = Tiles::new(&mut out[..m * n_heads * d], (m, n_heads * d), grid, (unit, g * d));
         pass.each_with(scratch, tiles, |scratch, i, mut out| {
-            let (h, tokens) = (i % n_kv_heads, out.tokens());
-            let AttendScratch { so_far, span, q: rotated, head } = scratch;
-            // All are copied first, so that the CPU can wait for several of them at once.
-            for (row, i) in rotated.chunks_exact_mut(g * d).zip(tokens.clone()) {
-                row.copy_from_slice(&q[i * n_heads * d + h * g * d..][..g * d]);
-            }
-            for (row, i) in rotated.chunks_exact_mut(g * d).zip(tokens.clone()) {
-                self.rotate(i, row, Rotated::Queries, head);
-            }
-            let queries = self.query(rotated, g * d, tokens.len(), self.first + tokens.start, cache.head(self.layer, h));
-            self.attend(h, &queries, self.spans(queries.first, queries.m), (so_far, span));
-            for (i, row) in so_far.out.chunks_exact(g * d).take(tokens.len()).enumerate() {
-                out.row(i).copy_from_slice(row);
-            }
+            let h = i % n_kv_heads;
+            self.attend_tile(h, q, cache.head(self.layer, h), scratch, &mut out);
         });
+    }
+
+    /// Rotates the queries of a KV head for the tokens of `out`, and attends.
+    fn attend_tile(&self, h: usize, q: &[f32], kv: KvHead<'_>, scratch: &mut AttendScratch<'_>, out: &mut TileMut<'_>) {
+        let Config { d_head: d, n_heads, .. } = *self.config;
+        let (tokens, width) = (out.tokens(), self.config.group() * d);
+        let AttendScratch { so_far, span, q: rotated, head } = scratch;
+        // All are copied first, so that the CPU can wait for several of them at once.
+        for (row, i) in rotated.chunks_exact_mut(width).zip(tokens.clone()) {
+            row.copy_from_slice(&q[i * n_heads * d + h * width..][..width]);
+        }
+        for (row, i) in rotated.chunks_exact_mut(width).zip(tokens.clone()) {
+            self.rotate(i, row, Rotated::Queries, head);
+        }
+        let queries = self.query(rotated, width, tokens.len(), self.first + tokens.start, kv);
+        self.attend(h, &queries, self.spans(queries.first, queries.m), (so_far, span));
+        for (i, row) in so_far.out.chunks_exact(width).take(tokens.len()).enumerate() {
+            out.row(i).copy_from_slice(row);
+        }
     }
 
     /// Rotates the keys of a head and appends them and the values to the cache.
